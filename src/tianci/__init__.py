@@ -1,0 +1,26 @@
+"""tianci: from your own raw text to a language model that works for you."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tianci.serve.predictor import Predictor, load
+
+# The public names live in modules that import torch (seconds); `tianci --help` must not wait for them.
+_PUBLIC = {
+    "load": "tianci.serve.predictor",
+    "Predictor": "tianci.serve.predictor",
+}
+
+__all__ = ["Predictor", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'tianci' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -1,0 +1,307 @@
+"""Model directories in the Hugging Face layout, read and written with the public names: no conversion step.
+
+Never a pickle: weights come from safetensors only (old `pytorch_model.bin` files: `tianci convert`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from tianci import __version__
+from tianci.errors import UserError
+from tianci.files import read_json, write_directory, write_json
+from tianci.models import families, family
+from tianci.models.base import Model, Names, Public
+from tianci.text.tokenizer import Tokenizer
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass
+class Checkpoint:
+    """A model, its heads, and what is known about them."""
+
+    family: str
+    model: Model
+    heads: dict[str, nn.Module] = field(default_factory=dict)
+    tokenizer: Tokenizer | None = None
+    extra: dict[str, Any] = field(default_factory=dict)  # public config entries we keep but do not use
+    about: dict[str, Any] = field(default_factory=dict)  # tianci.json: goal, labels, scores, provenance
+
+    @property
+    def public(self) -> Public:
+        public: Public = family(self.family).PUBLIC
+        return public
+
+    @property
+    def architecture(self) -> str:
+        known = self.public.architectures
+        return known.get(frozenset(self.heads), known[frozenset()])
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(p.numel() for m in (self.model, *self.heads.values()) for p in m.parameters())
+
+
+def create(kind: str, config: Any, heads: tuple[str, ...] = ()) -> Checkpoint:
+    """A fresh model of a family, with fresh heads."""
+    module = family(kind)
+    return Checkpoint(kind, module.build(config), {name: fresh_head(kind, config, name) for name in heads})
+
+
+def fresh_head(kind: str, config: Any, name: str) -> nn.Module:
+    """A new head, initialised as the family initialises."""
+    from tianci.nn import initial
+
+    head: nn.Module = family(kind).HEADS[name](config)
+    initial.normal(head, config.initial_std)
+    return head
+
+
+# ---------------------------------------------------------------- names
+
+
+def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]]:
+    """For each tensor of a module: our name, and the public names whose tensors are stacked in it."""
+    flat: dict[str, str | tuple[str, ...]] = {}
+    layers = len(getattr(getattr(module, "stack", None), "blocks", ()))
+    for ours, public in names.items():
+        for i in range(layers) if "{i}" in ours else (0,):
+            several = (public,) if isinstance(public, str) else public
+            flat[ours.replace("{i}", str(i))] = tuple(p.replace("{i}", str(i)) for p in several)
+    for name in module.state_dict():
+        place, _, kind = name.rpartition(".")
+        yield name, [f"{public}.{kind}" for public in flat[place]]
+
+
+def config_to_public(public: Public, config: Any) -> dict[str, Any]:
+    return {theirs: getattr(config, ours) for ours, theirs in public.config.items()}
+
+
+def config_from_public(path: Path, values: Mapping[str, Any]) -> tuple[str, Any, dict[str, Any]]:
+    """(family, config, the entries we do not use) of a config.json."""
+    kind = values.get("model_type")
+    known = {family(name).PUBLIC.model_type: name for name in families()}
+    if kind not in known:
+        raise UserError(f'{path}: model_type is "{kind}"; tianci reads: {", ".join(sorted(known))}')
+    module: ModuleType = family(known[kind])
+    public: Public = module.PUBLIC
+    for name, wanted in public.fixed.items():
+        if values.get(name, wanted) != wanted:
+            raise UserError(f"{path}: {name} is {values[name]!r}, but tianci only knows {wanted!r}")
+    ours = {o: values[t] for o, t in public.config.items() if values.get(t) is not None}
+    try:
+        config = msgspec.convert(ours, module.Config)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        name = public.config.get(place.rstrip("`"), place.rstrip("`"))
+        raise UserError(f"{path}: {name}: {reason[0].lower()}{reason[1:]}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    used = {*public.config.values(), "model_type", "architectures", "dtype", "torch_dtype"}
+    return known[kind], config, {k: v for k, v in values.items() if k not in used}
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_tensors(directory: Path) -> Tensors:
+    """All tensors of `model.safetensors` or of its shards."""
+    index = directory / "model.safetensors.index.json"
+    if (directory / "model.safetensors").exists():
+        files = {directory / "model.safetensors": None}
+    elif index.exists():
+        shards = read_json(index).get("weight_map")
+        if not isinstance(shards, dict):
+            raise UserError(f"{index} has no weight_map")
+        files = {directory / name: None for name in sorted(set(shards.values()))}
+    elif (directory / "pytorch_model.bin").exists():
+        raise UserError(
+            f"{directory} holds pytorch_model.bin, a pickle, which is never loaded directly; "
+            f"turn it into a safe checkpoint first: tianci convert {directory} NEW"
+        )
+    else:
+        raise UserError(f"{directory} has no model.safetensors")
+    tensors: Tensors = {}
+    for file in files:
+        try:
+            with safe_open(file, framework="pt") as content:
+                for name in content.keys():  # noqa: SIM118  (not a dict)
+                    tensors[name] = content.get_tensor(name)
+        except FileNotFoundError:
+            raise UserError(f"{file} is missing, but {index.name} names it") from None
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{file} is not a whole safetensors file: {error}") from error
+    return tensors
+
+
+def plain_names(public: Public, tensors: Mapping[str, Tensor]) -> Tensors:
+    """Tensors by public name without the body's prefix, old spellings made new, copies dropped."""
+    result: Tensors = {}
+    for name, tensor in tensors.items():
+        name = name.removeprefix(public.prefix)
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        if name not in public.ignored:
+            result[name] = tensor
+    return result
+
+
+def found_heads(public: Public, tensors: Mapping[str, Tensor]) -> list[str]:
+    """The heads whose own tensors are there; a pooler counts only where no other head has it."""
+    places = {name.rpartition(".")[0] for name in tensors}
+    heads = [
+        head
+        for head, names in public.heads.items()
+        if any(n in places for n in names.values() if isinstance(n, str) and n[0] != "^")
+    ]
+    shared = {n for head in heads for n in public.heads[head].values()}
+    for head, names in public.heads.items():
+        inside = [n for n in names.values() if isinstance(n, str)]
+        if head not in heads and all(n[0] == "^" and n[1:] in places for n in inside):
+            heads += [] if shared & set(inside) else [head]
+    return heads
+
+
+def assemble(kind: str, config: Any, tensors: Mapping[str, Tensor], where: str) -> Checkpoint:
+    """A model and its heads from public tensors; every tensor is used, checked, and has its place."""
+    module = family(kind)
+    public: Public = module.PUBLIC
+    left = plain_names(public, tensors)
+    heads = found_heads(public, left)
+    with torch.device("meta"):  # no memory and no random numbers for weights that are replaced anyway
+        body: Model = module.build(config)
+        parts: dict[str, nn.Module] = {name: module.HEADS[name](config) for name in heads}
+    _fill(body, public.body, left, where)
+    for name, head in parts.items():
+        _fill(head, public.heads[name], left, where)
+    if left:
+        name, tensor = next(iter(left.items()))
+        raise UserError(
+            f"{where}: {len(left)} tensors have no place in {public.model_type}, "
+            f"the first is {name} {tuple(tensor.shape)}"
+        )
+    body.eval()
+    for head in parts.values():
+        head.eval()
+    return Checkpoint(kind, body, parts)
+
+
+def _fill(module: nn.Module, names: Names, tensors: Tensors, where: str) -> None:
+    """Takes the tensors of one module out of `tensors`."""
+    state: Tensors = {}
+    for ours, public in translate(names, module):
+        expected = list(module.state_dict()[ours].shape)
+        expected[:1] = [expected[0] // len(public)]
+        parts: list[Tensor] = []
+        for name in (p.removeprefix("^") for p in public):
+            if name not in tensors:
+                raise UserError(f"{where}: tensor {name} {tuple(expected)} is missing")
+            tensor = tensors.pop(name)
+            if list(tensor.shape) != expected:
+                raise UserError(
+                    f"{where}: tensor {name} has shape {tuple(tensor.shape)}, "
+                    f"but the configuration wants {tuple(expected)}"
+                )
+            if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
+                raise UserError(f"{where}: tensor {name} holds values that are not finite numbers")
+            parts.append(tensor)
+        # a copy: safetensors may hand out views of the mapped file, which training would write to
+        state[ours] = (torch.cat(parts) if len(parts) > 1 else parts[0].clone()).float()
+    module.load_state_dict(state, assign=True)
+
+
+def read(directory: str | Path) -> Checkpoint:
+    """The checkpoint in a directory written by tianci or transformers."""
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a model directory (and no preset has that name)")
+    kind, config, extra = config_from_public(folder / "config.json", read_json(folder / "config.json"))
+    checkpoint = assemble(kind, config, read_tensors(folder), str(folder))
+    checkpoint.extra = extra
+    if (folder / "tianci.json").exists():
+        checkpoint.about = read_json(folder / "tianci.json")
+    if any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+        checkpoint.tokenizer = Tokenizer.load(folder)
+        size, rows = len(checkpoint.tokenizer), config.vocabulary
+        if size > rows:
+            raise UserError(f"{folder}: the tokenizer has {size} entries, but the model only {rows}")
+    return checkpoint
+
+
+# ---------------------------------------------------------------- writing
+
+
+def public_tensors(checkpoint: Checkpoint) -> Tensors:
+    """All weights under their public names."""
+    public = checkpoint.public
+    prefix = public.prefix if set(checkpoint.heads) - {"pooler"} else ""
+    result: Tensors = {}
+
+    def add(module: nn.Module, names: Names, before: str) -> None:
+        state = module.state_dict()
+        for ours, targets in translate(names, module):
+            pieces = state[ours].detach().cpu().chunk(len(targets))
+            for name, piece in zip(targets, pieces, strict=True):
+                full = prefix + name[1:] if name[0] == "^" else before + name
+                result[full] = piece.contiguous()
+
+    add(checkpoint.model, public.body, prefix)
+    for name, head in checkpoint.heads.items():
+        add(head, public.heads[name], "")
+    return result
+
+
+def write(directory: str | Path, checkpoint: Checkpoint) -> None:
+    """Writes config.json, model.safetensors, tokenizer, tianci.json and a model card; all or nothing."""
+    with write_directory(directory) as folder:
+        write_into(folder, checkpoint)
+
+
+def write_into(folder: Path, checkpoint: Checkpoint) -> None:
+    """The files of a checkpoint, into a directory that somebody else makes whole."""
+    public = checkpoint.public
+    config = {
+        "architectures": [checkpoint.architecture],
+        "model_type": public.model_type,
+        **checkpoint.extra,
+        **config_to_public(public, checkpoint.model.config),
+        "dtype": "float32",
+    }
+    write_json(folder / "config.json", config)
+    save_file(public_tensors(checkpoint), folder / "model.safetensors", metadata={"format": "pt"})
+    if checkpoint.tokenizer is not None:
+        checkpoint.tokenizer.save(folder)
+    about = {
+        **checkpoint.about,
+        "tianci": __version__,
+        "family": checkpoint.family,
+        "heads": sorted(checkpoint.heads),
+    }
+    write_json(folder / "tianci.json", about)
+    (folder / "README.md").write_text(_card(checkpoint, about), encoding="utf-8")
+
+
+def _card(checkpoint: Checkpoint, about: Mapping[str, Any]) -> str:
+    """A model card: what this is and how to use it."""
+    config = dataclasses.asdict(checkpoint.model.config)
+    facts = "\n".join(f"| {name} | {value} |" for name, value in config.items())
+    known = json.dumps(about, indent=2, ensure_ascii=False)
+    return (
+        f"---\nlibrary_name: transformers\ntags: [tianci, {checkpoint.family}]\n---\n"
+        f"# {checkpoint.architecture}, {checkpoint.parameter_count:,} parameters\n\n"
+        f"Written by tianci {__version__}. `tianci info DIR` shows it, `tianci.load(DIR)` and\n"
+        f'`transformers.{checkpoint.architecture}.from_pretrained("DIR")` load it.\n\n'
+        f"| setting | value |\n|---|---|\n{facts}\n\n```json\n{known}\n```\n"
+    )

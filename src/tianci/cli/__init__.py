@@ -1,0 +1,92 @@
+"""The command line: parse, call one function, print. Each command is one file, imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from tianci import __version__
+from tianci.errors import UserError, unknown
+
+# name -> what it does; kept here as text so that `tianci --help` imports no command and no torch
+COMMANDS = {
+    "info": "configuration, parameters, bytes and FLOPs of a model",
+    "vocab": "learn a vocabulary (tokenizer) from raw text",
+    "tokenize": "tokens, ids and offsets of texts",
+    "fill": "candidates for each [MASK] in a text",
+    "embed": "one vector per line of a file",
+    "convert": "other checkpoint formats to ours, with a parity gate",
+    "demo": "the whole story on the demo text",
+}
+
+EPILOG = """\b
+Example, from raw text to a vocabulary:
+  tianci vocab texts/ --kind char --size 8000 --out vocab
+  tianci tokenize vocab "今天天气不错"
+"""
+
+
+class Commands(click.Group):
+    """Knows the commands by name and loads the file of the one that was called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            raise unknown("command", name, COMMANDS)
+        command: click.Command = import_module(f"tianci.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=Commands, epilog=EPILOG, no_args_is_help=True)
+@click.version_option(__version__, prog_name="tianci")
+def tianci() -> None:
+    """tianci (填词): from your own raw text to a language model that works for you.
+
+    `tianci COMMAND --help` shows the options of a command, with an example.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line and exits: 0 done, 2 bad input, 1 failed while running, 130 stopped."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = tianci.main(arguments, prog_name="tianci", standalone_mode=False)
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        code = _complain(error)
+    except KeyboardInterrupt:
+        print("tianci: stopped", file=sys.stderr)
+        code = 130
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(error: Exception) -> int:
+    """One sentence on standard error; the exit code."""
+    if isinstance(error, click.Abort):
+        print("tianci: stopped", file=sys.stderr)
+        return 130
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(error.format_message())
+        return 2
+    if isinstance(error, click.ClickException):
+        name = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else None
+        hint = f"; see {name} --help" if name else ""
+        print(f"tianci: {error.format_message().rstrip('.')}{hint}", file=sys.stderr)
+        return 2
+    if isinstance(error, UserError):
+        print(f"tianci: {error}", file=sys.stderr)
+        return 2
+    if isinstance(error, BrokenPipeError):
+        sys.stdout = None  # the reader has gone; python must not try to flush at exit
+        return 1
+    print(f"tianci: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
+    return 1

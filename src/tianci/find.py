@@ -1,0 +1,28 @@
+"""From a name to the module of that name: "bert" is models/bert.py; a dotted path is a plug-in."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from types import ModuleType
+
+from tianci.errors import UserError, unknown
+
+
+def names(package: str) -> list[str]:
+    """The files of a package that can be named by users."""
+    path = import_module(package).__path__
+    return sorted(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_"))
+
+
+def find(package: str, name: str, what: str, skip: tuple[str, ...] = ("base",)) -> ModuleType:
+    """The module for a name, by its file name, or by a dotted path outside this package."""
+    known = [n for n in names(package) if n not in skip]
+    if name in known:
+        return import_module(f"{package}.{name}")
+    if "." in name:
+        try:
+            return import_module(name)
+        except ImportError as error:
+            raise UserError(f'the {what} "{name}" cannot be imported: {error}') from error
+    raise unknown(what, name, known)

@@ -1,0 +1,49 @@
+"""Output layers that families and goals share."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tianci.nn.activations import Activation
+
+
+class Pooler(nn.Module):
+    """tanh(W x + b) of the first token's vector: (B, W) -> (B, W)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, first: Tensor) -> Tensor:
+        return torch.tanh(self.dense(first))
+
+
+class VocabularyHead(nn.Module):
+    """Logits over the vocabulary: dense, activation, norm, then the token table itself and a bias.
+
+    The table is passed in at each call: tied by use, so there is nothing to keep in step.
+    """
+
+    def __init__(self, width: int, vocabulary: int, activation: Activation, norm: nn.Module):
+        super().__init__()
+        self.dense, self.norm = nn.Linear(width, width), norm
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        self.activation = activation
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        return F.linear(self.norm(self.activation(self.dense(x))), table, self.bias)
+
+
+class PooledClassifier(nn.Module):
+    """Pooler, dropout, linear: BERT's head for anything said about a whole sequence."""
+
+    def __init__(self, width: int, classes: int, dropout: float):
+        super().__init__()
+        self.pooler, self.linear = Pooler(width), nn.Linear(width, classes)
+        self.dropout = dropout
+
+    def forward(self, first: Tensor) -> Tensor:
+        out: Tensor = self.linear(F.dropout(self.pooler(first), self.dropout, self.training))
+        return out

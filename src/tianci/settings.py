@@ -1,0 +1,130 @@
+"""Settings: small dataclasses <-> TOML files, `--set section.key=value` and command-line options.
+
+A field's help text is the option's help text; a wrong name is answered with the nearest right one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tianci.errors import UserError, unknown
+
+Table = dict[str, Any]
+S = TypeVar("S")
+
+
+def setting(default: Any, help: str) -> Any:
+    """A dataclass field with a default and the sentence that explains it."""
+    if isinstance(default, list | dict):
+        return dataclasses.field(default_factory=lambda: default.copy(), metadata={"help": help})
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+def read_toml(path: str | Path) -> Table:
+    """The tables of a TOML file."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}") from error
+
+
+def parse_assignment(text: str) -> tuple[str, str, Any]:
+    """`train.lr=3e-5` as ("train", "lr", 3e-05); a value that is not TOML is a string."""
+    name, equals, value = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not (equals and dot and section and key):
+        raise UserError(f'"{text}" is not section.key=value, for example train.lr=3e-5')
+    try:
+        return section, key, tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return section, key, value.strip()
+
+
+def merge(base: Table, over: Mapping[str, Mapping[str, Any]]) -> Table:
+    """`base` with the keys of `over` put on top, section by section."""
+    result = {name: dict(table) for name, table in base.items()}
+    for section, table in over.items():
+        result.setdefault(section, {}).update(table)
+    return result
+
+
+def resolve(
+    sections: Mapping[str, type],
+    file: str | Path | None = None,
+    assignments: Iterable[str] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """One dataclass per section: defaults, then the file, then `--set`, then options."""
+    tables: Table = {}
+    if file is not None:
+        tables = read_toml(file)
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                raise UserError(f'{file}: "{name}" stands outside a section; put it below [section]')
+    given: dict[str, dict[str, Any]] = {}
+    for text in assignments:
+        section, key, value = parse_assignment(text)
+        given.setdefault(section, {})[key] = value
+    tables = merge(merge(tables, given), options or {})
+    for name in tables:
+        if name not in sections:
+            raise unknown("section of settings", name, sections)
+    return {name: build(kind, tables.get(name, {}), name) for name, kind in sections.items()}
+
+
+def build(kind: type[S], values: Mapping[str, Any], section: str) -> S:
+    """A dataclass from plain values; wrong names and types are answered in one sentence."""
+    names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in names:
+            raise unknown("setting", f"{section}.{key}", [f"{section}.{name}" for name in names])
+    try:
+        return msgspec.convert(dict(values), kind, strict=False)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`")
+        raise UserError(f"setting {section}.{key or '?'}: {reason[0].lower()}{reason[1:]}") from error
+
+
+def as_table(value: Any) -> Table:
+    """A settings dataclass as plain values."""
+    table: Table = msgspec.to_builtins(value)
+    return table
+
+
+def to_toml(settings: Mapping[str, Any]) -> str:
+    """The resolved settings as a TOML file, help texts as comments."""
+    lines: list[str] = []
+    for section, value in settings.items():
+        lines.append(f"[{section}]")
+        helps = {f.name: f.metadata.get("help", "") for f in dataclasses.fields(value)}
+        for key, item in as_table(value).items():
+            note = f"  # {helps[key]}" if helps.get(key) else ""
+            # TOML has no null: an unset value is shown as a comment, so that the file can be read back
+            text = f"# {key} = (not set)" if item is None else f"{key} = {_literal(item)}"
+            lines.append(text + note)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_literal(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_literal(v) for v in value) + "]"
+    if isinstance(value, str):
+        # TOML basic strings and JSON strings share their escapes, but for DEL, which JSON leaves bare
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    return json.dumps(value)

@@ -1,0 +1,297 @@
+"""Text to token ids and back, with offsets into the text as it was given.
+
+The engine is the `tokenizers` library. It is only asked for encodings without special tokens, padding or
+truncation; the template and the cutting are done here, because the engine keeps these as mutable state
+that threads would share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from tianci.errors import UserError, unknown
+from tianci.text import formats
+from tianci.text.clean import NUMBER_TOKEN
+from tianci.text.offsets import Surface
+
+CUTS = ("longest", "first", "second")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One text or pair as tokens; offsets of segment 1 count in the second text."""
+
+    ids: list[int]
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    segments: list[int]
+    special: list[bool]  # [CLS] and [SEP] of the template; a [MASK] typed in the text is not special
+    words: list[int | None]  # which word of its text a token belongs to
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def surfaces(self, text: str, pair: str = "") -> list[str]:
+        """What each token looks like in the text that was given; empty for the template's tokens."""
+        both = (text, pair)
+        return [
+            both[segment][start:end]
+            for (start, end), segment in zip(self.offsets, self.segments, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Special tokens around one text or a pair: (id, segment) before, between and after."""
+
+    before: tuple[tuple[int, int], ...]
+    between: tuple[tuple[int, int], ...]
+    after: tuple[tuple[int, int], ...]
+    segments: tuple[int, int]  # of the first and of the second text
+
+    @property
+    def extra(self) -> int:
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+class Tokenizer:
+    """A vocabulary with its rules; safe to use from several threads."""
+
+    def __init__(
+        self,
+        engine: tokenizers.Tokenizer,
+        kind: str | None = None,
+        config: dict[str, Any] | None = None,
+    ):
+        engine.no_padding()  # a tokenizer.json may bring both, and they would change results silently
+        engine.no_truncation()
+        self.engine = engine
+        self.config = dict(config or {})
+        self.kind = kind or formats.kind_of(engine, self.config)
+        names = formats.special_names(engine, self.config)
+        self.pad = names.get("pad_token")
+        self.unknown = names.get("unk_token")
+        self.cls = names.get("cls_token")
+        self.sep = names.get("sep_token")
+        self.mask = names.get("mask_token")
+        self.number = engine.token_to_id(NUMBER_TOKEN)
+        added = engine.get_added_tokens_decoder()
+        self.special_ids = frozenset(
+            [id for id, token in added.items() if token.special] + list(names.values())
+        )
+        self._single, self._pair = _templates(engine)
+        self._surface = Surface(engine)
+
+    def __len__(self) -> int:
+        return int(self.engine.get_vocab_size(with_added_tokens=True))
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Tokenizer:
+        """The tokenizer of a directory: tokenizer.json, vocab.txt, or vocab.json with merges.txt."""
+        engine, config = formats.read(Path(directory))
+        return cls(engine, config=config)
+
+    def save(self, directory: str | Path) -> None:
+        """Write the files that transformers and `load` read into an existing directory."""
+        formats.write(self.engine, self.kind, self.config, Path(directory))
+
+    def id(self, token: str) -> int | None:
+        found = self.engine.token_to_id(token)
+        return None if found is None else int(found)
+
+    def token(self, id: int) -> str:
+        found = self.engine.id_to_token(id)
+        if found is None:
+            raise UserError(f"token id {id} is not in the vocabulary of {len(self):,} entries")
+        return str(found)
+
+    def ids(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        limit: int | None = None,
+        cut: str = "longest",
+        special: bool = True,
+    ) -> list[list[int]]:
+        """Ids only: the fast way."""
+        firsts = [encoding.ids for encoding in self._run(texts, fast=True)]
+        if pairs is None:
+            template = self._single if special else NOTHING
+            room = _room(limit, template)
+            before = [id for id, _ in template.before]
+            after = [id for id, _ in template.after]
+            return [before + ids[:room] + after for ids in firsts]
+        _check_pairs(texts, pairs, cut)
+        template = self._pair if special else NOTHING
+        room = _room(limit, template)
+        before = [id for id, _ in template.before]
+        between = [id for id, _ in template.between]
+        after = [id for id, _ in template.after]
+        both = []
+        for first, second in zip(firsts, self._run(pairs, fast=True), strict=True):
+            keep_first, keep_second = _keep(len(first), len(second.ids), room, cut)
+            both.append(before + first[:keep_first] + between + second.ids[:keep_second] + after)
+        return both
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        limit: int | None = None,
+        cut: str = "longest",
+        special: bool = True,
+    ) -> list[Encoded]:
+        """Tokens with offsets, segments and words; `limit` counts special tokens too."""
+        firsts = self._run(texts)
+        if pairs is None:
+            template = self._single if special else NOTHING
+            room = _room(limit, template)
+            return [
+                self._assemble(template, [(text, encoding, room)])
+                for text, encoding in zip(texts, firsts, strict=True)
+            ]
+        _check_pairs(texts, pairs, cut)
+        template = self._pair if special else NOTHING
+        room = _room(limit, template)
+        both = []
+        for text, pair, first, second in zip(
+            texts, pairs, firsts, self._run(pairs), strict=True
+        ):
+            keep_first, keep_second = _keep(len(first), len(second), room, cut)
+            both.append(
+                self._assemble(template, [(text, first, keep_first), (pair, second, keep_second)])
+            )
+        return both
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """Readable text; exact only for byte-bpe, because the other kinds clean the text first."""
+        return str(self.engine.decode(list(ids), skip_special_tokens=skip_special))
+
+    def numbers(self, encoded: Encoded, text: str, pair: str = "") -> list[str]:
+        """The numbers that became #NUM#, as they were written, in order."""
+        surfaces = encoded.surfaces(text, pair)
+        return [
+            surface
+            for id, surface in zip(encoded.ids, surfaces, strict=True)
+            if id == self.number
+        ]
+
+    def restore(self, ids: Sequence[int], numbers: Iterable[str]) -> str:
+        """`decode` with the remembered numbers put back in place of #NUM#."""
+        numbers = iter(numbers)
+        text = self.decode([id for id in ids if id == self.number or id not in self.special_ids], False)
+        return re.sub(re.escape(NUMBER_TOKEN), lambda found: next(numbers, found.group()), text)
+
+    def _run(self, texts: Sequence[str], fast: bool = False) -> list[tokenizers.Encoding]:
+        batch = self.engine.encode_batch_fast if fast else self.engine.encode_batch
+        try:
+            return list(batch(texts, add_special_tokens=False))
+        except (UnicodeEncodeError, TypeError):
+            # Half a surrogate pair is no character; the replacement character keeps all positions.
+            whole = [LONE_SURROGATE.sub("\ufffd", text) for text in texts]
+            return list(batch(whole, add_special_tokens=False))
+
+    def _assemble(
+        self, template: Template, parts: list[tuple[str, tokenizers.Encoding, int | None]]
+    ) -> Encoded:
+        result = Encoded([], [], [], [], [], [])
+        self._add_special(result, template.before)
+        for number, (text, encoding, keep) in enumerate(parts):
+            if number:
+                self._add_special(result, template.between)
+            ids = encoding.ids[:keep]
+            result.ids.extend(ids)
+            result.tokens.extend(encoding.tokens[:keep])
+            result.offsets.extend(self._surface.correct(text, encoding.offsets)[:keep])
+            result.words.extend(encoding.word_ids[:keep])
+            result.segments.extend([template.segments[number]] * len(ids))
+            result.special.extend([False] * len(ids))
+        self._add_special(result, template.after)
+        return result
+
+    def _add_special(self, result: Encoded, tokens: tuple[tuple[int, int], ...]) -> None:
+        for id, segment in tokens:
+            result.ids.append(id)
+            result.tokens.append(self.token(id))
+            result.offsets.append((0, 0))
+            result.words.append(None)
+            result.segments.append(segment)
+            result.special.append(True)
+
+
+NOTHING = Template((), (), (), (0, 1))
+
+
+def _templates(engine: tokenizers.Tokenizer) -> tuple[Template, Template]:
+    """What the post-processor adds, found by watching it work, so that every kind of it is obeyed."""
+    for probe in ("a", "的", "1", ".", *engine.get_vocab()):
+        if engine.encode(probe, add_special_tokens=False).ids:
+            break
+    else:
+        return NOTHING, NOTHING
+    found = []
+    for encoding in (engine.encode(probe), engine.encode(probe, probe)):
+        places: dict[int | None, list[tuple[int, int]]] = {None: [], 0: [], 1: []}
+        segments = {0: 0, 1: 1}
+        seen: int | None = None
+        for id, segment, sequence in zip(
+            encoding.ids, encoding.type_ids, encoding.sequence_ids, strict=True
+        ):
+            if sequence is None:
+                places[seen].append((id, segment))
+            else:
+                seen = sequence
+                segments[sequence] = segment
+        after, between = (places[0], []) if encoding.n_sequences == 1 else (places[1], places[0])
+        found.append(
+            Template(
+                tuple(places[None]), tuple(between), tuple(after), (segments[0], segments[1])
+            )
+        )
+    return found[0], found[1]
+
+
+def _room(limit: int | None, template: Template) -> int | None:
+    if limit is None:
+        return None
+    if limit < template.extra:
+        raise UserError(
+            f"a limit of {limit} tokens leaves no room for the {template.extra} special tokens; "
+            f"use at least {template.extra + 1}"
+        )
+    return limit - template.extra
+
+
+def _check_pairs(texts: Sequence[str], pairs: Sequence[str], cut: str) -> None:
+    if cut not in CUTS:
+        raise unknown("way to cut", cut, CUTS)
+    if len(texts) != len(pairs):
+        raise UserError(f"{len(texts)} first texts but {len(pairs)} second texts")
+
+
+def _keep(first: int, second: int, room: int | None, cut: str) -> tuple[int, int]:
+    """How many tokens stay of each text; the same rule as the engine's own truncation."""
+    if room is None or first + second <= room:
+        return first, second
+    if cut == "longest":
+        short = min(first, second)
+        if 2 * short <= room:  # only the longer text has to give
+            return (short, room - short) if first <= second else (room - short, short)
+        half, rest = divmod(room, 2)
+        return (half + rest, half) if first > second else (half, half + rest)
+    whole, name = (second, "second") if cut == "first" else (first, "first")
+    if whole >= room:
+        raise UserError(
+            f"the {name} text alone has {whole} tokens, but only {room} fit; "
+            f"use cut=longest or a larger limit"
+        )
+    return (room - whole, whole) if cut == "first" else (whole, room - whole)

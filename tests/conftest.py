@@ -1,0 +1,41 @@
+"""Shared by all tests: where the data sets are, and the table of parity results at the end of a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# before transformers is imported: nothing in the tests may ask a hub
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+
+PARITY: list[tuple[str, str, str, float]] = []  # family, what, where from, largest difference
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder with the real data sets; skips where they are not."""
+    if not SHARED.is_dir():
+        pytest.skip("the real data sets (../shared/data) are not on this machine")
+    return SHARED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The parity table: largest difference to the reference for each thing that was compared."""
+    if not PARITY:
+        return
+    worst: dict[tuple[str, str, str], tuple[float, int]] = {}
+    for family, what, source, difference in PARITY:
+        old, count = worst.get((family, what, source), (0.0, 0))
+        worst[family, what, source] = (max(old, difference), count + 1)
+    out = terminalreporter
+    out.section("parity with the reference (largest absolute difference)")
+    out.write_line(f"{'family':<12}{'compared':<26}{'against':<34}{'cases':>6}{'largest':>12}")
+    for (family, what, source), (difference, count) in worst.items():
+        out.write_line(f"{family:<12}{what:<26}{source:<34}{count:>6}{difference:>12.1e}")
