@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from tianci.serve.predictor import Predictor, load
 
-# The public names live in modules that import torch (seconds); `tianci --help` must not wait for them.
+# The public names live in modules that import torch (seconds); `tianci --help` must not wait.
 _PUBLIC = {
     "load": "tianci.serve.predictor",
     "Predictor": "tianci.serve.predictor",

@@ -15,19 +15,19 @@ from torch import Tensor
 
 
 class Group(NamedTuple):
-    """Neighbouring sequences of equal length: a (count, length) rectangle inside the packed tokens."""
+    """Neighbouring sequences of equal length: a (rows, length) rectangle of packed tokens."""
 
     start: int
-    count: int
+    rows: int
     length: int
 
     @property
     def tokens(self) -> int:
-        return self.count * self.length
+        return self.rows * self.length
 
 
 class Layout:
-    """Where each packed token sits. Lengths live on the host, so that asking for them never waits for a GPU."""
+    """Where each packed token sits. Lengths live on the host: asking for them waits for no GPU."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu"):
         self.lengths = tuple(int(n) for n in lengths)
@@ -56,7 +56,7 @@ class Layout:
         start = 0
         for length in self.lengths:
             if groups and groups[-1].length == length:
-                groups[-1] = groups[-1]._replace(count=groups[-1].count + 1)
+                groups[-1] = groups[-1]._replace(rows=groups[-1].rows + 1)
             else:
                 groups.append(Group(start, 1, length))
             start += length
@@ -108,18 +108,19 @@ class Layout:
         return flat if self.even else flat[self.sequence * self.longest + self.position]
 
     def shift(self, packed: Tensor, by: int) -> Tensor:
-        """Each token's neighbour `by` places to the left (to the right if negative); 0 beyond the ends."""
+        """Each token's neighbour `by` places to the left (right if negative); 0 beyond the ends."""
         if self.tokens == 0:
             return packed
         source = torch.arange(self.tokens, device=self.device) - by
-        inside = (source >= self.starts[:-1][self.sequence]) & (source < self.starts[1:][self.sequence])
+        begin, end = self.starts[:-1][self.sequence], self.starts[1:][self.sequence]
+        inside = (source >= begin) & (source < end)
         moved = packed[source.clamp(0, self.tokens - 1)]
         return moved * inside.reshape(-1, *[1] * (packed.dim() - 1)).to(packed.dtype)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """All that travels from data to model. Complete when built: nothing is derived from padding ids."""
+    """All that travels from data to model; complete when built."""
 
     tokens: Tensor  # (T,)
     layout: Layout

@@ -1,6 +1,6 @@
-"""Model directories in the Hugging Face layout, read and written with the public names: no conversion step.
+"""Model directories in the Hugging Face layout, read and written with the public names.
 
-Never a pickle: weights come from safetensors only (old `pytorch_model.bin` files: `tianci convert`).
+Never a pickle: weights come from safetensors only (`pytorch_model.bin`: see `tianci convert`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,12 @@ class Checkpoint:
     model: Model
     heads: dict[str, nn.Module] = field(default_factory=dict)
     tokenizer: Tokenizer | None = None
-    extra: dict[str, Any] = field(default_factory=dict)  # public config entries we keep but do not use
-    about: dict[str, Any] = field(default_factory=dict)  # tianci.json: goal, labels, scores, provenance
+    extra: dict[str, Any] = field(
+        default_factory=dict
+    )  # public config entries we keep but do not use
+    about: dict[str, Any] = field(
+        default_factory=dict
+    )  # tianci.json: goal, labels, scores, provenance
 
     @property
     def public(self) -> Public:
@@ -58,7 +62,9 @@ class Checkpoint:
 def create(kind: str, config: Any, heads: tuple[str, ...] = ()) -> Checkpoint:
     """A fresh model of a family, with fresh heads."""
     module = family(kind)
-    return Checkpoint(kind, module.build(config), {name: fresh_head(kind, config, name) for name in heads})
+    return Checkpoint(
+        kind, module.build(config), {name: fresh_head(kind, config, name) for name in heads}
+    )
 
 
 def fresh_head(kind: str, config: Any, name: str) -> nn.Module:
@@ -152,7 +158,9 @@ def plain_names(public: Public, tensors: Mapping[str, Tensor]) -> Tensors:
     result: Tensors = {}
     for name, tensor in tensors.items():
         name = name.removeprefix(public.prefix)
-        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+            "LayerNorm.beta", "LayerNorm.bias"
+        )
         if name not in public.ignored:
             result[name] = tensor
     return result
@@ -180,7 +188,9 @@ def assemble(kind: str, config: Any, tensors: Mapping[str, Tensor], where: str) 
     public: Public = module.PUBLIC
     left = plain_names(public, tensors)
     heads = found_heads(public, left)
-    with torch.device("meta"):  # no memory and no random numbers for weights that are replaced anyway
+    with torch.device(
+        "meta"
+    ):  # no memory and no random numbers for weights that are replaced anyway
         body: Model = module.build(config)
         parts: dict[str, nn.Module] = {name: module.HEADS[name](config) for name in heads}
     _fill(body, public.body, left, where)
@@ -227,7 +237,9 @@ def read(directory: str | Path) -> Checkpoint:
     folder = Path(directory)
     if not folder.is_dir():
         raise UserError(f"{folder} is not a model directory (and no preset has that name)")
-    kind, config, extra = config_from_public(folder / "config.json", read_json(folder / "config.json"))
+    kind, config, extra = config_from_public(
+        folder / "config.json", read_json(folder / "config.json")
+    )
     checkpoint = assemble(kind, config, read_tensors(folder), str(folder))
     checkpoint.extra = extra
     if (folder / "tianci.json").exists():
@@ -236,7 +248,9 @@ def read(directory: str | Path) -> Checkpoint:
         checkpoint.tokenizer = Tokenizer.load(folder)
         size, rows = len(checkpoint.tokenizer), config.vocabulary
         if size > rows:
-            raise UserError(f"{folder}: the tokenizer has {size} entries, but the model only {rows}")
+            raise UserError(
+                f"{folder}: the tokenizer has {size} entries, but the model only {rows}"
+            )
     return checkpoint
 
 

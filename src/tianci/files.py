@@ -25,9 +25,9 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def write_directory(path: str | Path) -> Iterator[Path]:
-    """A temporary sibling that becomes `path` when the block ends well and vanishes when it does not.
+    """A temporary sibling that becomes `path` when the block ends well, and vanishes otherwise.
 
-    An existing directory is replaced only at the very end; whoever reads sees the old or the new one.
+    An existing directory is replaced at the very end; whoever reads sees the old or the new one.
     """
     target = Path(path)
     if target.exists() and not target.is_dir():
@@ -51,7 +51,7 @@ def write_directory(path: str | Path) -> Iterator[Path]:
 
 
 def _replace(beside: Path, target: Path) -> None:
-    # A directory cannot be renamed over a full one: the old one steps aside first, and is put back on failure.
+    # A directory cannot be renamed over a full one: the old one steps aside, and back on failure.
     if not target.exists():
         beside.rename(target)
     else:

@@ -72,7 +72,9 @@ def resolve(
         tables = read_toml(file)
         for name, table in tables.items():
             if not isinstance(table, dict):
-                raise UserError(f'{file}: "{name}" stands outside a section; put it below [section]')
+                raise UserError(
+                    f'{file}: "{name}" stands outside a section; put it below [section]'
+                )
     given: dict[str, dict[str, Any]] = {}
     for text in assignments:
         section, key, value = parse_assignment(text)
@@ -95,7 +97,9 @@ def build(kind: type[S], values: Mapping[str, Any], section: str) -> S:
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`")
-        raise UserError(f"setting {section}.{key or '?'}: {reason[0].lower()}{reason[1:]}") from error
+        raise UserError(
+            f"setting {section}.{key or '?'}: {reason[0].lower()}{reason[1:]}"
+        ) from error
 
 
 def as_table(value: Any) -> Table:
@@ -112,7 +116,7 @@ def to_toml(settings: Mapping[str, Any]) -> str:
         helps = {f.name: f.metadata.get("help", "") for f in dataclasses.fields(value)}
         for key, item in as_table(value).items():
             note = f"  # {helps[key]}" if helps.get(key) else ""
-            # TOML has no null: an unset value is shown as a comment, so that the file can be read back
+            # TOML has no null: an unset value becomes a comment, so that the file can be read back
             text = f"# {key} = (not set)" if item is None else f"{key} = {_literal(item)}"
             lines.append(text + note)
         lines.append("")
@@ -125,6 +129,6 @@ def _literal(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_literal(v) for v in value) + "]"
     if isinstance(value, str):
-        # TOML basic strings and JSON strings share their escapes, but for DEL, which JSON leaves bare
+        # TOML and JSON strings share their escapes, but for DEL, which JSON leaves bare
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     return json.dumps(value)

@@ -54,7 +54,9 @@ def same(
     """Records the difference for the table and fails when it is too large."""
     gap = difference(ours.detach(), theirs.detach())
     PARITY.append((family, what, source, gap))
-    assert gap <= atol, f"{family} {what} against {source}: differs by {gap:.2e}, allowed {atol:.0e}"
+    assert gap <= atol, (
+        f"{family} {what} against {source}: differs by {gap:.2e}, allowed {atol:.0e}"
+    )
 
 
 def same_layers(

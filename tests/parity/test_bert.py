@@ -155,7 +155,9 @@ def test_a_broken_model_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> 
     expected = good(batch).last
     if fault == "scale":
         plain = F.scaled_dot_product_attention
-        monkeypatch.setattr(F, "scaled_dot_product_attention", lambda q, *a, **k: plain(q * 1.1, *a, **k))
+        monkeypatch.setattr(
+            F, "scaled_dot_product_attention", lambda q, *a, **k: plain(q * 1.1, *a, **k)
+        )
     elif fault == "segments":
         batch = Batch(batch.tokens, batch.layout)
     elif fault == "norm":

@@ -1,4 +1,4 @@
-"""The command line: parse, call one function, print. Each command is one file, imported when it is called."""
+"""The command line: parse, call one function, print. One file per command, imported when called."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             raise unknown("command", name, COMMANDS)
-        command: click.Command = import_module(f"tianci.cli.{name}").command
+        command: click.Command = getattr(import_module(f"tianci.cli.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""What every command shares: --json, --quiet, --seed, --threads, --debug, --set, and options made from settings."""
+"""What every command shares: --json, --quiet, --seed, ... and options made from settings."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def command(
             callback=call,
             params=[*parameters, *_setting_options(sections), *_common_options()],
             help=function.__doc__,
-            epilog="\b\nExample:\n" + "\n".join("  " + line for line in example.strip().splitlines()),
+            epilog="\b\nExample:\n"
+            + "\n".join("  " + line for line in example.strip().splitlines()),
             context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
             no_args_is_help=any(p.required for p in parameters),
         )
@@ -101,7 +102,9 @@ def _run(values: dict[str, Any], sections: Mapping[str, type]) -> Run | None:
 
 def _common_options() -> list[click.Parameter]:
     return [
-        click.Option(["--json", "as_json"], is_flag=True, help="results as JSON on standard output"),
+        click.Option(
+            ["--json", "as_json"], is_flag=True, help="results as JSON on standard output"
+        ),
         click.Option(["--quiet", "-q"], is_flag=True, help="no bar, no notes"),
         click.Option(["--seed"], type=int, default=0, show_default=True, help="random seed"),
         click.Option(["--threads"], type=click.IntRange(1), help="CPU threads (default: all)"),
@@ -110,7 +113,9 @@ def _common_options() -> list[click.Parameter]:
             ["--set", "assignments"], multiple=True, metavar="SECTION.KEY=VALUE", help="one setting"
         ),
         click.Option(["--settings", "settings_file"], metavar="FILE", help="settings from TOML"),
-        click.Option(["--print-settings"], is_flag=True, help="show the resolved settings and stop"),
+        click.Option(
+            ["--print-settings"], is_flag=True, help="show the resolved settings and stop"
+        ),
     ]
 
 

@@ -1,0 +1,100 @@
+"""Other checkpoint formats to ours; what was written is read back and compared before it counts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tianci import checkpoint
+from tianci.batch import Batch
+from tianci.convert.pytorch import read_bin
+from tianci.convert.reference import bert_outputs
+from tianci.convert.tensorflow import read_google_bert
+from tianci.errors import UserError
+from tianci.files import read_json, write_directory
+from tianci.text.tokenizer import Tokenizer
+
+LIMIT = 1e-4  # a converted model that differs by more is not written
+# sentence-transformers keeps its pooling in these; without them `embed` would pool differently
+COMPANIONS = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+
+
+def read_source(source: Path) -> tuple[str, dict[str, Any], dict[str, Tensor]]:
+    """(format, public configuration, public tensors) of a directory in any known format."""
+    if not source.is_dir():
+        raise UserError(f"{source} is not a directory")
+    if list(source.glob("*.ckpt*.index")):
+        config, arrays = read_google_bert(source)
+        return "tensorflow", config, {n: torch.from_numpy(np.array(a)) for n, a in arrays.items()}
+    config = read_json(source / "config.json")
+    if list(source.glob("pytorch_model*.bin")):
+        return "pytorch", config, read_bin(source)
+    return "safetensors", config, checkpoint.read_tensors(source)
+
+
+def convert(source: str | Path, target: str | Path) -> dict[str, Any]:
+    """Writes `target` in our layout; returns the format found and the largest output difference."""
+    folder = Path(source)
+    form, config, tensors = read_source(folder)
+    kind, ours, extra = checkpoint.config_from_public(folder / "config.json", config)
+    tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
+    converted = checkpoint.assemble(kind, ours, tensors, str(folder))
+    converted.extra = extra
+    converted.about = {"provenance": {"converted_from": form}}
+    if any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+        converted.tokenizer = Tokenizer.load(folder)
+    plain = checkpoint.plain_names(converted.public, tensors)
+    with write_directory(target) as beside:
+        checkpoint.write_into(beside, converted)
+        for name in COMPANIONS:
+            if (folder / name).exists():
+                shutil.copy(folder / name, beside / name)
+        for pooling in folder.glob("[0-9]_*/config.json"):
+            (beside / pooling.parent.name).mkdir()
+            shutil.copy(pooling, beside / pooling.parent.name / "config.json")
+        largest = _largest_difference(checkpoint.read(beside), plain, config)
+        if not largest <= LIMIT:  # also when it is not a number
+            raise UserError(
+                f"{folder}: outputs differ by {largest:.1e} after conversion (allowed {LIMIT:.0e}); "
+                "nothing was written"
+            )
+    return {
+        "format": form,
+        "largest_difference": largest,
+        "family": kind,
+        "architecture": converted.architecture,
+        "parameters": converted.parameter_count,
+    }
+
+
+def _largest_difference(
+    converted: checkpoint.Checkpoint, tensors: Mapping[str, Tensor], config: Mapping[str, Any]
+) -> float:
+    """Our outputs from the written files against the reference's from the source's tensors."""
+    sizes = converted.model.config
+    random = np.random.default_rng(0)
+    lengths = [1, 5, min(32, sizes.positions), min(32, sizes.positions)]
+    ids = [random.integers(0, sizes.vocabulary, n).tolist() for n in lengths]
+    segments = [sorted(random.integers(0, sizes.segments, n).tolist()) for n in lengths]
+    batch = Batch.of(ids, segments)
+    with torch.inference_mode():
+        states = converted.model(batch)
+        ours = {"last": states.last.split(lengths)}
+        if "masked" in converted.heads:
+            logits = converted.heads["masked"](states.last, converted.model.token_table())
+            ours["masked"] = logits.split(lengths)
+        if "next_sentence" in converted.heads:
+            ours["next_sentence"] = converted.heads["next_sentence"](states.pooled()).split(1)
+        largest = 0.0
+        for i, (row, segment) in enumerate(zip(ids, segments, strict=True)):
+            expected = bert_outputs(tensors, config, row, segment)
+            for name, mine in ours.items():
+                gap = (mine[i].double() - expected[name]).abs().max().item()
+                largest = max(largest, gap) if gap == gap else float("nan")
+    return largest

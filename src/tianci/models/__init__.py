@@ -1,4 +1,4 @@
-"""Families by name, and the named sizes of each: "bert-mini" is PRESETS["mini"] of models/bert.py."""
+"""Families by name, and their named sizes: "bert-mini" is PRESETS["mini"] of models/bert.py."""
 
 from __future__ import annotations
 

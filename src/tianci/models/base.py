@@ -54,7 +54,7 @@ class Model(nn.Module):
         raise TypeError(f"{type(self).__name__} has no token table")
 
     def flops(self, length: int) -> float:
-        """Multiplications and additions of one forward pass, per token, in sequences of that length."""
+        """Operations of one forward pass, per token, in sequences of that length."""
         raise TypeError(f"{type(self).__name__} does not count its operations")
 
     @property
@@ -78,8 +78,14 @@ class Public:
     model_type: str
     config: Mapping[str, str]  # our field -> public field
     body: Names
-    heads: Mapping[str, Names]  # head -> names; a name that starts with "^" lies inside the body's prefix
+    heads: Mapping[
+        str, Names
+    ]  # head -> names; a name that starts with "^" lies inside the body's prefix
     prefix: str  # stands before the body's names when there is a head
-    architectures: Mapping[frozenset[str], str]  # which heads -> the class that transformers calls it
+    architectures: Mapping[
+        frozenset[str], str
+    ]  # which heads -> the class that transformers calls it
     ignored: tuple[str, ...] = ()  # tensors that carry nothing (buffers, tied copies)
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # public settings of which we know one value
+    fixed: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # public settings of which we know one value

@@ -1,4 +1,4 @@
-"""BERT (Devlin and others, 2018): learned positions, two segments, full attention, post-norm, exact GELU."""
+"""BERT (Devlin and others, 2018): learned positions, two segments, post-norm, exact GELU."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ class Bert(Model):
 
     def flops(self, length: int) -> float:
         c = self.config
-        return float(c.layers * (2 * (4 * c.width**2 + 2 * c.width * c.hidden) + 4 * c.width * length))
+        return float(
+            c.layers * (2 * (4 * c.width**2 + 2 * c.width * c.hidden) + 4 * c.width * length)
+        )
 
 
 def build(config: Config) -> Bert:
@@ -167,7 +169,11 @@ PUBLIC = Public(
         frozenset({"next_sentence"}): "BertForNextSentencePrediction",
         frozenset({"masked", "next_sentence"}): "BertForPreTraining",
     },
-    ignored=("embeddings.position_ids", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"),
+    ignored=(
+        "embeddings.position_ids",
+        "cls.predictions.decoder.weight",
+        "cls.predictions.decoder.bias",
+    ),
     fixed={
         "position_embedding_type": "absolute",
         "is_decoder": False,

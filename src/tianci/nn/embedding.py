@@ -31,7 +31,8 @@ class SumEmbedding(nn.Module):
         limit = self.position.num_embeddings
         if batch.layout.longest > limit:
             raise UserError(
-                f"a text has {batch.layout.longest} tokens, but the model reads {limit}; cut or split it"
+                f"a text has {batch.layout.longest} tokens, but the model reads {limit}; "
+                "cut or split it"
             )
         # No segments means all first: one row, broadcast, instead of T look-ups
         segment = self.segment.weight[0] if batch.segments is None else self.segment(batch.segments)

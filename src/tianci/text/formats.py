@@ -28,7 +28,9 @@ NO_LIMIT = int(1e30)  # what transformers writes for "no limit"
 def read(directory: Path) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
     """The engine of a directory and the content of its tokenizer_config.json."""
     if not directory.is_dir():
-        raise UserError(f"{directory}: no such directory; a tokenizer is a directory with its files")
+        raise UserError(
+            f"{directory}: no such directory; a tokenizer is a directory with its files"
+        )
     config = {
         **read_json(directory / "special_tokens_map.json"),
         **read_json(directory / "tokenizer_config.json"),
@@ -102,7 +104,9 @@ def _engine_from_vocab(path: Path, config: dict[str, Any]) -> tokenizers.Tokeniz
         vocabulary[token] = id
     unknown_token = name_in(config, "unk_token") or "[UNK]"
     if unknown_token not in vocabulary:
-        raise UserError(f"{path}: no {unknown_token} in {len(vocabulary):,} entries; is it a vocabulary?")
+        raise UserError(
+            f"{path}: no {unknown_token} in {len(vocabulary):,} entries; is it a vocabulary?"
+        )
     engine = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown_token))
     engine.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -134,9 +138,7 @@ def _engine_from_merges(directory: Path, config: dict[str, Any]) -> tokenizers.T
     return engine
 
 
-def bert_template(
-    cls: str, sep: str, vocabulary: dict[str, int]
-) -> processors.TemplateProcessing:
+def bert_template(cls: str, sep: str, vocabulary: dict[str, int]) -> processors.TemplateProcessing:
     """[CLS] a [SEP] and [CLS] a [SEP] b [SEP] with segments 0 and 1."""
     return processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
@@ -194,9 +196,7 @@ def _outline(engine: tokenizers.Tokenizer) -> list[Any]:
     ]
 
 
-def write(
-    engine: tokenizers.Tokenizer, kind: str, config: dict[str, Any], directory: Path
-) -> None:
+def write(engine: tokenizers.Tokenizer, kind: str, config: dict[str, Any], directory: Path) -> None:
     """tokenizer.json, tokenizer_config.json, and vocab.txt for the kinds that are a list of pieces."""
     engine.save(str(directory / "tokenizer.json"), pretty=True)
     model = type(engine.model).__name__

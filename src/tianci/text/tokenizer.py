@@ -32,7 +32,9 @@ class Encoded:
     tokens: list[str]
     offsets: list[tuple[int, int]]
     segments: list[int]
-    special: list[bool]  # [CLS] and [SEP] of the template; a [MASK] typed in the text is not special
+    special: list[
+        bool
+    ]  # [CLS] and [SEP] of the template; a [MASK] typed in the text is not special
     words: list[int | None]  # which word of its text a token belongs to
 
     def __len__(self) -> int:
@@ -163,9 +165,7 @@ class Tokenizer:
         template = self._pair if special else NOTHING
         room = _room(limit, template)
         both = []
-        for text, pair, first, second in zip(
-            texts, pairs, firsts, self._run(pairs), strict=True
-        ):
+        for text, pair, first, second in zip(texts, pairs, firsts, self._run(pairs), strict=True):
             keep_first, keep_second = _keep(len(first), len(second), room, cut)
             both.append(
                 self._assemble(template, [(text, first, keep_first), (pair, second, keep_second)])
@@ -180,15 +180,15 @@ class Tokenizer:
         """The numbers that became #NUM#, as they were written, in order."""
         surfaces = encoded.surfaces(text, pair)
         return [
-            surface
-            for id, surface in zip(encoded.ids, surfaces, strict=True)
-            if id == self.number
+            surface for id, surface in zip(encoded.ids, surfaces, strict=True) if id == self.number
         ]
 
     def restore(self, ids: Sequence[int], numbers: Iterable[str]) -> str:
         """`decode` with the remembered numbers put back in place of #NUM#."""
         numbers = iter(numbers)
-        text = self.decode([id for id in ids if id == self.number or id not in self.special_ids], False)
+        text = self.decode(
+            [id for id in ids if id == self.number or id not in self.special_ids], False
+        )
         return re.sub(re.escape(NUMBER_TOKEN), lambda found: next(numbers, found.group()), text)
 
     def _run(self, texts: Sequence[str], fast: bool = False) -> list[tokenizers.Encoding]:
@@ -253,9 +253,7 @@ def _templates(engine: tokenizers.Tokenizer) -> tuple[Template, Template]:
                 segments[sequence] = segment
         after, between = (places[0], []) if encoding.n_sequences == 1 else (places[1], places[0])
         found.append(
-            Template(
-                tuple(places[None]), tuple(between), tuple(after), (segments[0], segments[1])
-            )
+            Template(tuple(places[None]), tuple(between), tuple(after), (segments[0], segments[1]))
         )
     return found[0], found[1]
 

@@ -1,0 +1,44 @@
+"""Pre-training objectives, one file each; `masked+next_sentence` names several."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tianci.errors import UserError
+from tianci.find import find, names
+from tianci.goals.base import Goal, Joint
+from tianci.settings import build
+
+
+def objective_names() -> list[str]:
+    return [name for name in names("tianci.goals.objectives") if name != "segments"]
+
+
+def parse(text: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> Joint:
+    """The goals named in `text`, each with its own settings."""
+    parts: list[Goal] = []
+    for name in (piece.strip() for piece in text.split("+")):
+        module = find("tianci.goals.objectives", name, "objective", skip=("segments",))
+        kind: type[Goal] = module.OBJECTIVE
+        parts.append(build(kind, (settings or {}).get(name, {}), name))
+    if len({part.name for part in parts}) < len(parts):
+        raise UserError(f'"{text}" names an objective twice')
+    from tianci.goals.objectives.segments import Pairing
+
+    if sum(isinstance(part, Pairing) for part in parts) > 1:
+        raise UserError(f'"{text}": only one objective may decide how sentences are paired')
+    return Joint(tuple(parts))
+
+
+def known_settings() -> dict[str, type]:
+    """The settings of all objectives, one section each."""
+    return {
+        name: find("tianci.goals.objectives", name, "objective", skip=("segments",)).OBJECTIVE
+        for name in objective_names()
+    }
+
+
+def fields(goal: Goal) -> dict[str, Any]:
+    return dataclasses.asdict(goal)

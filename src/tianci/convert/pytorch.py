@@ -1,0 +1,37 @@
+"""Old `pytorch_model.bin` checkpoints: pickles, read by torch's restricted unpickler only."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tianci.errors import UserError
+from tianci.files import read_json
+
+
+def read_bin(directory: Path) -> dict[str, Tensor]:
+    """All tensors of pytorch_model.bin or of its shards."""
+    index = directory / "pytorch_model.bin.index.json"
+    names = ["pytorch_model.bin"]
+    if index.exists():
+        names = sorted(set(read_json(index).get("weight_map", {}).values()))
+    tensors: dict[str, Tensor] = {}
+    for name in names:
+        file = directory / name
+        try:
+            # weights_only: tensors and plain containers, no code from the file is ever run
+            content = torch.load(file, map_location="cpu", weights_only=True)
+        except FileNotFoundError:
+            raise UserError(f"{file} is missing, but {index.name} names it") from None
+        except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(f"{file} is not a file of plain tensors: {reason}") from error
+        if not isinstance(content, dict) or not all(
+            isinstance(t, Tensor) for t in content.values()
+        ):
+            raise UserError(f"{file} holds something else than named tensors")
+        tensors.update(content)
+    return tensors

@@ -1,0 +1,132 @@
+"""Masked language model: hide 15 % of the tokens, guess them from both sides (BERT, 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from tianci.batch import Batch
+from tianci.errors import UserError
+from tianci.goals.base import Goal, Heads, Loss
+from tianci.models.base import Model, States
+from tianci.settings import setting
+
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+
+
+class Corrupted(NamedTuple):
+    """Tokens as the model sees them, and where it is asked what."""
+
+    tokens: Ids  # (T,)
+    chosen: Flags  # (T,) True where the original token is to be guessed
+
+
+@dataclass(frozen=True)
+class Masked(Goal):
+    """Of the chosen words 80 % become [MASK], 10 % random tokens, 10 % stay."""
+
+    name: ClassVar[str] = "masked"
+    heads: ClassVar[tuple[str, ...]] = ("masked",)
+
+    rate: float = setting(0.15, "share of the tokens that are to be guessed")
+    mask: float = setting(0.8, "of these, the share that becomes [MASK]")
+    random: float = setting(0.1, "of these, the share that becomes a random token")
+    whole_words: bool = setting(True, "choose words, never parts of them")
+    span: float = setting(0.0, "mean number of words in a masked span (0: single words)")
+    static: bool = setting(False, "the same masks in every epoch")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < 1:
+            raise UserError(f"masked.rate is {self.rate}, but must lie between 0 and 1")
+        if min(self.mask, self.random) < 0 or self.mask + self.random > 1:
+            raise UserError(
+                f"masked.mask + masked.random is {self.mask + self.random:g}, but may be at most 1"
+            )
+        if self.span and self.span < 1:
+            raise UserError(f"masked.span is {self.span}, but must be 0 or at least 1")
+
+    def corrupt(
+        self,
+        tokens: Ids,
+        sequence: Ids,
+        special: Flags,
+        starts: Flags,
+        mask_id: int,
+        ordinary: Ids,
+        rng: np.random.Generator,
+    ) -> Corrupted:
+        """Chooses words in each sequence and hides them.
+
+        `sequence` (T,) numbers the sequences, `starts` (T,) is True where a word begins, `ordinary`
+        holds the ids a random token is drawn from. A word is hidden as a whole, in one way.
+        """
+        if not self.whole_words:
+            starts = np.ones_like(starts)
+        # [CLS] and [SEP] belong to no word; a sequence begins a word even if its first piece is "##x"
+        first = np.ones(len(tokens), bool)
+        first[1:] = (sequence[1:] != sequence[:-1]) | special[1:] | special[:-1]
+        word = np.cumsum(starts | first) - 1
+        count = int(word[-1]) + 1 if len(word) else 0
+        free = np.zeros(count, bool)
+        free[word[~special]] = True
+        size = np.bincount(word, minlength=count)
+        owner = np.zeros(count, np.int64)
+        owner[word] = sequence
+        picked = self._pick(size, owner, free, rng)
+
+        dice = rng.random(count)[word]
+        chosen = picked[word] & ~special
+        hidden = tokens.copy()
+        hidden[chosen & (dice < self.mask)] = mask_id
+        swap = chosen & (dice >= self.mask) & (dice < self.mask + self.random)
+        hidden[swap] = ordinary[rng.integers(len(ordinary), size=int(swap.sum()))]
+        return Corrupted(hidden, chosen)
+
+    def _pick(self, size: Ids, owner: Ids, free: Flags, rng: np.random.Generator) -> Flags:
+        """Which words to hide: in random order until the sequence has enough tokens.
+
+        The word at the border is taken with the probability that makes the expected number of tokens
+        exactly rate x length; a sequence without any gets its first one, so that none is wasted.
+        """
+        count = len(size)
+        picked = np.zeros(count, bool)
+        words = np.flatnonzero(free)
+        if not len(words):
+            return picked
+        keys = rng.random(count)
+        if self.span:  # neighbours get one key: they stand together in the random order
+            begins = rng.random(count) < 1 / self.span
+            begins[0] = True
+            keys = keys[np.flatnonzero(begins)][np.cumsum(begins) - 1]
+        order = words[np.lexsort((words, keys[words], owner[words]))]
+        owners, sizes = owner[order], size[order]
+        total = np.cumsum(sizes)
+        begin = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+        which = np.cumsum(np.r_[True, owners[1:] != owners[:-1]]) - 1
+        before = total - sizes - (total - sizes)[begin][which]  # tokens picked before, in this sequence
+        wanted = self.rate * np.add.reduceat(sizes, begin)[which]
+        chance = (wanted - before) / sizes
+        picked[order] = rng.random(len(order)) < chance
+        empty = ~np.logical_or.reduceat(picked[order], begin)
+        picked[order[begin[empty]]] = True
+        return picked
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.targets["masked_at"])
+
+    def loss(self, model: Model, heads: Heads, states: States, batch: Batch) -> Loss:
+        # select, then multiply: the vocabulary product runs on 15 % of the tokens only
+        chosen = states.last[batch.targets["masked_at"]]
+        logits = heads["masked"](chosen, model.token_table()).float()
+        answers = batch.targets["masked_is"]
+        hits = torch.eq(logits.argmax(-1), answers).sum()
+        return Loss(F.cross_entropy(logits, answers, reduction="sum"), hits)
+
+
+OBJECTIVE = Masked
