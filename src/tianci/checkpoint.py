@@ -80,7 +80,8 @@ def fresh_head(kind: str, config: Any, name: str) -> nn.Module:
 
 
 def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]]:
-    """For each tensor of a module: our name, and the public names whose tensors are stacked in it."""
+    """For each tensor of a module: our name, and the public names whose tensors are stacked in
+    it."""
     flat: dict[str, str | tuple[str, ...]] = {}
     layers = len(getattr(getattr(module, "stack", None), "blocks", ()))
     for ours, public in names.items():
@@ -183,7 +184,8 @@ def found_heads(public: Public, tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def assemble(kind: str, config: Any, tensors: Mapping[str, Tensor], where: str) -> Checkpoint:
-    """A model and its heads from public tensors; every tensor is used, checked, and has its place."""
+    """A model and its heads from public tensors; every tensor is used, checked, and has its
+    place."""
     module = family(kind)
     public: Public = module.PUBLIC
     left = plain_names(public, tensors)
@@ -278,7 +280,8 @@ def public_tensors(checkpoint: Checkpoint) -> Tensors:
 
 
 def write(directory: str | Path, checkpoint: Checkpoint) -> None:
-    """Writes config.json, model.safetensors, tokenizer, tianci.json and a model card; all or nothing."""
+    """Writes config.json, model.safetensors, tokenizer, tianci.json and a model card; all or
+    nothing."""
     with write_directory(directory) as folder:
         write_into(folder, checkpoint)
 

@@ -1,4 +1,5 @@
-"""What the training loop knows of goals: they have heads, they count, and they turn states into losses."""
+"""What the training loop knows of goals: they have heads, they count, and they turn states into
+losses."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ class Model(nn.Module):
         return next(self.parameters()).device
 
 
-# Our module name -> the public one; several public names are stacked (query, key, value in one matrix).
+# Our module name -> the public one; several public names are stacked (query, key, value in one
+# matrix).
 # "{i}" stands for the number of a layer. Names are given without .weight and .bias.
 Names = Mapping[str, str | tuple[str, ...]]
 

@@ -68,7 +68,8 @@ class Masked(Goal):
         """
         if not self.whole_words:
             starts = np.ones_like(starts)
-        # [CLS] and [SEP] belong to no word; a sequence begins a word even if its first piece is "##x"
+        # [CLS] and [SEP] belong to no word; a sequence begins a word even if its first piece is
+        # "##x"
         first = np.ones(len(tokens), bool)
         first[1:] = (sequence[1:] != sequence[:-1]) | special[1:] | special[:-1]
         word = np.cumsum(starts | first) - 1
@@ -91,8 +92,8 @@ class Masked(Goal):
     def _pick(self, size: Ids, owner: Ids, free: Flags, rng: np.random.Generator) -> Flags:
         """Which words to hide: in random order until the sequence has enough tokens.
 
-        The word at the border is taken with the probability that makes the expected number of tokens
-        exactly rate x length; a sequence without any gets its first one, so that none is wasted.
+        The word at the border is taken with the probability that makes the expected number of
+        tokens exactly rate x length.
         """
         count = len(size)
         picked = np.zeros(count, bool)
@@ -109,12 +110,12 @@ class Masked(Goal):
         total = np.cumsum(sizes)
         begin = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
         which = np.cumsum(np.r_[True, owners[1:] != owners[:-1]]) - 1
-        before = total - sizes - (total - sizes)[begin][which]  # tokens picked before, in this sequence
+        before = (
+            total - sizes - (total - sizes)[begin][which]
+        )  # tokens picked before, in this sequence
         wanted = self.rate * np.add.reduceat(sizes, begin)[which]
         chance = (wanted - before) / sizes
         picked[order] = rng.random(len(order)) < chance
-        empty = ~np.logical_or.reduceat(picked[order], begin)
-        picked[order[begin[empty]]] = True
         return picked
 
     def count(self, batch: Batch) -> int:

@@ -13,7 +13,15 @@ import torch.nn.functional as F
 from tianci.batch import Batch
 from tianci.errors import UserError
 from tianci.goals.base import Heads, Loss
-from tianci.goals.objectives.segments import Documents, Example, Pairing, Span, chunk, fit, target_length
+from tianci.goals.objectives.segments import (
+    Documents,
+    Example,
+    Pairing,
+    Span,
+    chunk,
+    fit,
+    target_length,
+)
 from tianci.models.base import Model, States
 from tianci.settings import setting
 
@@ -28,13 +36,17 @@ class NextSentence(Pairing):
     heads: ClassVar[tuple[str, ...]] = ("next_sentence",)
 
     random: float = setting(0.5, "share of pairs whose second segment is from another document")
-    loss_kind: Literal["two-class", "sigmoid"] = setting("two-class", "softmax over two, or sigmoid")
+    loss_kind: Literal["two-class", "sigmoid"] = setting(
+        "two-class", "softmax over two, or sigmoid"
+    )
 
     def cut(
         self, documents: Documents, document: int, room: int, short: float, rng: np.random.Generator
     ) -> Iterator[Example]:
         if documents.count() < 2:
-            raise UserError("next_sentence needs at least two documents; add text or use masked alone")
+            raise UserError(
+                "next_sentence needs at least two documents; add text or use masked alone"
+            )
         sentences = documents.sentences(document)
         first = 0
         while first < len(sentences) - 1:
@@ -58,7 +70,8 @@ class NextSentence(Pairing):
     def _elsewhere(
         self, documents: Documents, document: int, tokens: int, rng: np.random.Generator
     ) -> Span:
-        """Whole sentences of another document, from a random one on, until there are enough tokens."""
+        """Whole sentences of another document, from a random one on, until there are enough
+        tokens."""
         other = int(rng.integers(documents.count() - 1))
         other += other >= document
         sentences = documents.sentences(other)

@@ -1,7 +1,9 @@
-"""Cutting documents into examples: one segment, or two with a question about how they belong together.
+"""Cutting documents into examples: one segment, or two with a question about how they belong
+together.
 
-Everything is a range of token numbers; no token is copied here. `sentences` are the S + 1 borders of a
-document's sentences, `room` is the number of tokens an example has place for (special tokens are extra).
+Everything is a range of token numbers; no token is copied here. `sentences` are the S + 1 borders
+of a document's sentences, `room` is the number of tokens an example has place for (special tokens
+are extra).
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ def target_length(room: int, short: float, rng: np.random.Generator) -> int:
 def whole(
     sentences: Borders, room: int, short: float, rng: np.random.Generator
 ) -> Iterator[Example]:
-    """Examples of one segment: as many whole sentences as fit; a longer sentence is cut, not dropped."""
+    """Examples of one segment: as many whole sentences as fit; a longer sentence is cut, not
+    dropped."""
     start, end = int(sentences[0]), int(sentences[-1])
     while start < end:
         target = target_length(room, short, rng)
@@ -77,10 +80,11 @@ class Chunk(NamedTuple):
 
 
 def chunk(sentences: Borders, first: int, target: int, rng: np.random.Generator) -> Chunk | None:
-    """The next chunk from sentence `first` on, as in the original procedure; None if it cannot be split.
+    """The next chunk from sentence `first` on, as in the original procedure; None if it cannot be
+    split.
 
-    A chunk of one sentence is split inside it: otherwise it could never be a real continuation, and the
-    two classes would not be equally frequent.
+    A chunk of one sentence is split inside it: otherwise it could never be a real continuation,
+    and the two classes would not be equally frequent.
     """
     wanted = sentences[first] + target
     last = max(int(np.searchsorted(sentences, wanted, side="left")), first + 1)
@@ -96,7 +100,8 @@ def chunk(sentences: Borders, first: int, target: int, rng: np.random.Generator)
 
 
 def fit(a: Span, b: Span, room: int, rng: np.random.Generator) -> tuple[Span, Span]:
-    """Cuts the longer one, a token at a time from a random end, until both fit (original procedure)."""
+    """Cuts the longer one, a token at a time from a random end, until both fit (original
+    procedure)."""
     spans = [list(a), list(b)]
     extra = (a[1] - a[0]) + (b[1] - b[0]) - room
     if extra <= 0:

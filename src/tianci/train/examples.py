@@ -1,0 +1,293 @@
+"""From a token store to batches of pre-training examples: shuffled, cut, masked, packed,
+repeatable.
+
+Documents are visited in a random order that depends on (seed, epoch) only. A *pool* is the
+examples of the next so many documents; it is built in one go, masked in one go, shuffled and cut
+into batches. The whole position in the data is therefore (epoch, first document of the pool, batch
+in the pool), and going on from there gives the same batches, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tianci.batch import Batch, Layout
+from tianci.errors import UserError
+from tianci.goals.base import Joint
+from tianci.goals.objectives.masked import Masked
+from tianci.goals.objectives.segments import Borders, Example, Pairing, whole
+from tianci.text.tokenizer import Tokenizer
+
+Ids = NDArray[np.int64]
+
+
+class Store(Protocol):
+    """Documents as ranges of numbered tokens: what pools are built from."""
+
+    def count(self) -> int:
+        """How many documents."""
+
+    def sentences(self, document: int) -> Borders:
+        """Token numbers where the sentences of a document begin, and the end of the last one."""
+
+    def read(self, start: int, end: int) -> NDArray[Any]:
+        """The tokens of a range that lies inside one document."""
+
+    def word_starts(self, start: int, end: int) -> NDArray[np.bool_] | None:
+        """Where words begin in that range, if the store knows."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in the data training stands."""
+
+    epoch: int = 0
+    document: int = 0  # in the order of this epoch: where the current pool begins
+    batch: int = 0  # how many batches of the pool were used
+
+
+@dataclass(frozen=True)
+class Words:
+    """What the vocabulary says about word borders, as tables over token ids."""
+
+    continues: NDArray[np.bool_]  # "##ing", or a piece without the mark of a word's beginning
+    digit: NDArray[np.bool_]
+    joins: NDArray[np.bool_]  # "." and "," between digits, "%" after them
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Words:
+        tokens = [tokenizer.token(i) for i in range(len(tokenizer))]
+        if tokenizer.kind in ("wordpiece", "char"):
+            continues = [t.startswith("##") and len(t) > 2 for t in tokens]
+        else:  # a space before the word is part of its first piece, in one of two spellings
+            heads = "▁Ġ"
+            continues = [
+                i not in tokenizer.special_ids and t[:1] not in heads for i, t in enumerate(tokens)
+            ]
+        plain = [t.removeprefix("##").lstrip("▁Ġ") for t in tokens]
+        return cls(
+            np.array(continues, bool),
+            np.array([p.isdigit() for p in plain], bool),
+            np.array([p in {".", ",", "%", "％", "．"} for p in plain], bool),
+        )
+
+    def starts(self, ids: Ids) -> NDArray[np.bool_]:
+        """True where a word begins; 3.14, 1,000 and 12.5% are one word."""
+        starts = ~self.continues[ids]
+        digit, joins = self.digit[ids], self.joins[ids]
+        after_digit = np.r_[False, digit[:-1]]
+        before_digit = np.r_[digit[1:], False]
+        percent = joins & after_digit & ~before_digit
+        middle = joins & after_digit & before_digit
+        starts[middle | percent] = False
+        starts[np.r_[False, middle[:-1]]] = False
+        return starts
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides what examples look like."""
+
+    goal: Joint
+    length: int  # tokens of a full sequence, special ones included
+    short: float  # share of sequences that are shorter on purpose
+    batch_tokens: int
+    seed: int
+
+    @property
+    def paired(self) -> Pairing | None:
+        found: Pairing | None = self.goal.find(Pairing)
+        return found
+
+    @property
+    def masked(self) -> Masked | None:
+        found: Masked | None = self.goal.find(Masked)
+        return found
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Examples laid end to end, already masked."""
+
+    seen: Ids  # (T,) tokens as the model sees them
+    original: Ids  # (T,)
+    chosen: NDArray[np.bool_]  # (T,)
+    segments: NDArray[np.int8]  # (T,)
+    lengths: Ids  # (E,)
+    labels: Ids  # (E,)
+
+    def batch(self, numbers: Ids) -> Batch:
+        """The examples of these numbers, longest first."""
+        numbers = numbers[np.argsort(-self.lengths[numbers], kind="stable")]
+        lengths = self.lengths[numbers]
+        begins = (np.cumsum(self.lengths) - self.lengths)[numbers]
+        index = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(
+            lengths.sum()
+        )
+        places = np.flatnonzero(self.chosen[index])
+        return Batch(
+            tokens=torch.from_numpy(self.seen[index]),
+            layout=Layout(lengths.tolist()),
+            segments=torch.from_numpy(self.segments[index].astype(np.int64)),
+            targets={
+                "masked_at": torch.from_numpy(places),
+                "masked_is": torch.from_numpy(self.original[index][places]),
+                "label": torch.from_numpy(self.labels[numbers]),
+            },
+        )
+
+    def plan(self, budget: int, rng: np.random.Generator) -> list[Ids]:
+        """All examples in random order, cut into batches of about `budget` tokens."""
+        order = rng.permutation(len(self.lengths))
+        total = np.cumsum(self.lengths[order])
+        batches = max(1, round(int(total[-1]) / budget)) if len(order) else 0
+        # borders at equal shares of the tokens, so that no small rest remains
+        borders = np.searchsorted(total, np.arange(1, batches) * (total[-1] / max(1, batches))) + 1
+        return [part for part in np.split(order, borders) if len(part)]
+
+
+class Examples:
+    """The batches of a store, in a repeatable order, from any position."""
+
+    def __init__(self, store: Store, tokenizer: Tokenizer, recipe: Recipe):
+        if store.count() == 0:
+            raise UserError("the corpus has no documents")
+        self.cls = _required(tokenizer.cls, "[CLS]", recipe)
+        self.sep = _required(tokenizer.sep, "[SEP]", recipe)
+        self.mask = _required(tokenizer.mask, "[MASK]", recipe) if recipe.masked else -1
+        room = recipe.length - (3 if recipe.paired else 2)
+        if room < 4:
+            raise UserError(
+                f"a length of {recipe.length} tokens is too short for {recipe.goal.name}"
+            )
+        self.store, self.recipe, self.room = store, recipe, room
+        self.words = Words.of(tokenizer)
+        self.ordinary = np.array(
+            [i for i in range(len(tokenizer)) if i not in tokenizer.special_ids]
+        )
+        # enough batches in a pool for a good shuffle, few enough to be built in a moment
+        self.pool_tokens = max(32 * recipe.batch_tokens, 1 << 18)
+
+    def draws(self, position: Position) -> Iterator[tuple[Pool, Ids, Position]]:
+        """Endlessly, from a position on: a pool, the examples of a batch, the position after it."""
+        epoch, document = position.epoch, position.document
+        used, started_inside = position.batch, document > 0 or position.batch > 0
+        while True:
+            order = self.order(epoch)
+            produced = False
+            while document < len(order):
+                pool, after = self.pool(epoch, document, order)
+                plan = pool.plan(self.recipe.batch_tokens, self.rng("plan", epoch, document))
+                for number in range(used, len(plan)):
+                    here = Position(epoch, document, number + 1)
+                    if number + 1 == len(plan):
+                        here = Position(epoch, after, 0)
+                    produced = True
+                    yield pool, plan[number], here
+                document, used = after, 0
+            if not produced and not started_inside:
+                raise UserError("the corpus is too small: it gives no single training example")
+            epoch, document, started_inside = epoch + 1, 0, False
+
+    def fixed(self, tokens: int) -> list[Batch]:
+        """The first batches, up to so many tokens: for evaluation, always the same."""
+        found: list[Batch] = []
+        for pool, numbers, position in self.draws(Position()):
+            found.append(pool.batch(numbers))
+            tokens -= found[-1].layout.tokens
+            if tokens <= 0 or position.epoch > 0:
+                break
+        return found
+
+    def rng(self, *key: str | int) -> np.random.Generator:
+        """A generator that depends on nothing but the seed and the key."""
+        words = [hash_word(part) if isinstance(part, str) else part for part in key]
+        return np.random.default_rng([self.recipe.seed, *words])
+
+    def drawn(self, epoch: int) -> int:
+        """The epoch whose dice decide: with static masks always the first, so that pools repeat."""
+        return 0 if self.recipe.masked is not None and self.recipe.masked.static else epoch
+
+    def order(self, epoch: int) -> Ids:
+        """The documents in the order of an epoch."""
+        order: Ids = self.rng("order", self.drawn(epoch)).permutation(self.store.count())
+        return order
+
+    def pool(self, epoch: int, document: int, order: Ids) -> tuple[Pool, int]:
+        """The examples of the next documents, and where the pool after it begins."""
+        epoch = self.drawn(epoch)
+        examples: list[Example] = []
+        tokens, place = 0, document
+        while place < len(order) and tokens < self.pool_tokens:
+            number = int(order[place])
+            rng = self.rng("cut", epoch, number)
+            for example in self.cut(number, rng):
+                examples.append(example)
+                tokens += example.a[1] - example.a[0]
+                tokens += example.b[1] - example.b[0] if example.b else 0
+            place += 1
+        return self.assemble(examples, self.rng("mask", epoch, document)), place
+
+    def cut(self, document: int, rng: np.random.Generator) -> Iterator[Example]:
+        """The examples of one document."""
+        if self.recipe.paired is not None:
+            return self.recipe.paired.cut(self.store, document, self.room, self.recipe.short, rng)
+        return whole(self.store.sentences(document), self.room, self.recipe.short, rng)
+
+    def assemble(self, examples: list[Example], rng: np.random.Generator) -> Pool:
+        """Special tokens around the segments, then masks."""
+        extra = 3 if self.recipe.paired else 2
+        lengths = np.array(
+            [e.a[1] - e.a[0] + (e.b[1] - e.b[0] if e.b else 0) + extra for e in examples], np.int64
+        )
+        total = int(lengths.sum())
+        ids = np.empty(total, np.int64)
+        segments = np.zeros(total, np.int8)
+        special = np.zeros(total, bool)
+        known: list[
+            tuple[int, NDArray[np.bool_]]
+        ] = []  # word borders from the store, where it has them
+        at = 0
+        for example, length in zip(examples, lengths.tolist(), strict=True):
+            ids[at] = self.cls
+            middle = at + 1 + example.a[1] - example.a[0]
+            ids[at + 1 : middle] = self.store.read(*example.a)
+            ids[middle] = ids[at + length - 1] = self.sep
+            special[[at, middle, at + length - 1]] = True
+            for begin, span in ((at + 1, example.a), (middle + 1, example.b)):
+                starts = self.store.word_starts(*span) if span else None
+                if starts is not None:
+                    known.append((begin, starts))
+            if example.b:
+                ids[middle + 1 : at + length - 1] = self.store.read(*example.b)
+                segments[middle + 1 : at + length] = 1
+            at += length
+        labels = np.array([e.label for e in examples], np.int64)
+        if self.recipe.masked is None or not total:
+            return Pool(ids, ids, np.zeros(total, bool), segments, lengths, labels)
+        starts = self.words.starts(ids)
+        for begin, borders in known:
+            # a word of the store's dictionary joins Chinese characters; it never splits a "##" word
+            starts[begin : begin + len(borders)] &= borders
+        sequence = np.repeat(np.arange(len(examples)), lengths)
+        hidden = self.recipe.masked.corrupt(
+            ids, sequence, special, starts, self.mask, self.ordinary, rng
+        )
+        return Pool(hidden.tokens, ids, hidden.chosen, segments, lengths, labels)
+
+
+def _required(id: int | None, token: str, recipe: Recipe) -> int:
+    if id is None:
+        raise UserError(f"the vocabulary has no {token} token, which {recipe.goal.name} needs")
+    return id
+
+
+def hash_word(text: str) -> int:
+    """A number for a word that is the same in every process (Python's own hash is not)."""
+    return int.from_bytes(text.encode()[:8].ljust(8, b"\0"), "little")

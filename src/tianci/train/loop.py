@@ -1,0 +1,206 @@
+"""The training loop, read from top to bottom. It knows goals, not their names; it has no
+callbacks."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tianci.batch import Batch
+from tianci.checkpoint import Checkpoint
+from tianci.goals.base import Joint, Loss
+from tianci.train import parallel, schedule
+from tianci.train.examples import Examples, Ids, Pool, Position
+from tianci.train.parallel import World
+from tianci.train.settings import Train
+from tianci.train.state import State
+
+
+class Learner(nn.Module):
+    """Model, heads and goal as one module: a batch in, the losses out (DDP wraps a single
+    forward)."""
+
+    def __init__(self, model: Checkpoint, goal: Joint):
+        super().__init__()
+        self.model, self.heads = model.model, nn.ModuleDict(model.heads)
+        self.goal = goal
+
+    def forward(self, batch: Batch, counts: dict[str, int]) -> tuple[Tensor, dict[str, Loss]]:
+        losses = self.goal.losses(self.model, dict(self.heads.items()), batch)
+        parts = [loss.total / max(1, counts[name]) for name, loss in losses.items()]
+        return torch.stack(parts).sum(), losses
+
+
+@dataclass
+class Step:
+    """What one step showed."""
+
+    number: int
+    loss: float
+    parts: dict[str, float]  # mean loss of each goal
+    accuracy: dict[str, float]
+    lr: float
+    gradient: float  # norm before clipping
+    tokens: int
+    seconds: float
+
+
+@dataclass
+class Loop:
+    """Everything a run needs; `run` goes from the state it finds to the end."""
+
+    model: Checkpoint
+    goal: Joint
+    optimizer: torch.optim.Optimizer
+    settings: Train
+    lr: float
+    warmup: float
+    data: Callable[[int], Examples]  # phase -> examples of that phase's length
+    state: State = field(default_factory=State)
+    world: World = field(default_factory=World)
+    bf16: bool = False
+    seed: int = 0
+    on_step: Callable[[Step], None] = lambda step: None
+    save: Callable[[State], None] = lambda state: None
+    evaluate: Callable[[State], None] = lambda state: None
+    save_seconds: float = 600.0
+    stopping: bool = False  # set from outside: finish this step, save, and return
+
+    def progress(self) -> float:
+        """How much of the run is done, from 0 to 1, by whatever limits it."""
+        s, state = self.settings, self.state
+        if s.steps is not None:
+            return state.step / s.steps
+        if s.minutes is not None:
+            return parallel.agree(state.seconds / (60 * s.minutes), self.world)
+        if s.tokens is not None:
+            return state.tokens / s.tokens
+        done = state.position.epoch + state.position.document / self.data(state.phase).store.count()
+        return done / (s.epochs or 1.0)
+
+    def run(self) -> None:
+        """Trains until the limit is reached or somebody asks to stop."""
+        learner = Learner(self.model, self.goal).train()
+        shared = parallel.share(learner, self.world)
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        last_save = time.monotonic()
+        batches = self._batches()
+        while (progress := self.progress()) < 1 and not self.stopping:
+            began = time.monotonic()
+            if self._enter_phase(progress):
+                batches = self._batches()
+            pool, numbers, position = next(batches)
+            lr = self.lr * schedule.rate(progress, self.warmup, self.settings.schedule)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            # dice are a function of the step: a resumed run drops out the same units
+            torch.manual_seed((self.seed * 1_000_003 + self.state.step) * 1_009 + self.world.rank)
+
+            counts = self.goal.count(pool.batch(numbers))
+            sums = torch.zeros(len(self.goal.parts), 2, dtype=torch.float64)
+            micros = list(self._micro(pool, numbers))
+            for i, micro in enumerate(micros):
+                last = i + 1 == len(micros)
+                with _sync(shared, last), _autocast(self.bf16, self.world.device):
+                    loss, parts = shared(micro.to(self.world.device), counts)
+                    # DDP takes the mean over processes; the counts are of the whole batch already
+                    (loss * self.world.size).backward()
+                sums += torch.stack(
+                    [torch.stack([p.total.detach(), p.hits]).double().cpu() for p in parts.values()]
+                )
+            norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or float("inf"))
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+
+            parallel.total(sums, self.world)
+            tokens = int(pool.lengths[numbers].sum())
+            self.state.step += 1
+            self.state.tokens += tokens
+            self.state.position = position
+            self.state.seconds += time.monotonic() - began
+            self.on_step(
+                self._step(sums, counts, lr, float(norm), tokens, time.monotonic() - began)
+            )
+
+            every = self.settings.save_every
+            due = (
+                self.state.step % every == 0
+                if every
+                else time.monotonic() - last_save > self.save_seconds
+            )
+            if parallel.agree(float(due), self.world):
+                self.save(self.state)
+                last_save = time.monotonic()
+            self.evaluate(self.state)
+
+    def _enter_phase(self, progress: float) -> bool:
+        """Moves to the last, longer sequences when their time has come."""
+        s = self.settings
+        if s.last_length and self.state.phase == 0 and progress >= 1 - s.last_share:
+            self.state.phase, self.state.position = 1, Position()
+            return True
+        return False
+
+    def _batches(self) -> Iterator[tuple[Pool, Ids, Position]]:
+        return self.data(self.state.phase).draws(self.state.position)
+
+    def _micro(self, pool: Pool, numbers: Ids) -> Iterator[Batch]:
+        """This process's share of a batch, in pieces that fit."""
+        mine = numbers[self.world.rank :: self.world.size]
+        if not len(mine):  # every process must take part in the exchange of gradients
+            mine = numbers[:1]
+        pieces = max(1, -(-int(pool.lengths[mine].sum()) // self.settings.micro_tokens))
+        for part in np.array_split(mine, min(pieces, len(mine))):
+            yield pool.batch(part)
+
+    def _step(
+        self,
+        sums: Tensor,
+        counts: dict[str, int],
+        lr: float,
+        norm: float,
+        tokens: int,
+        seconds: float,
+    ) -> Step:
+        rows = dict(zip(counts, sums.tolist(), strict=True))
+        means = {name: rows[name][0] / max(1, counts[name]) for name in counts}
+        right = {name: rows[name][1] / max(1, counts[name]) for name in counts}
+        return Step(self.state.step, sum(means.values()), means, right, lr, norm, tokens, seconds)
+
+
+def _sync(module: nn.Module, last: bool) -> contextlib.AbstractContextManager[Any]:
+    """Gradients travel once per step, with the last piece."""
+    if isinstance(module, nn.parallel.DistributedDataParallel) and not last:
+        return module.no_sync()
+    return contextlib.nullcontext()
+
+
+def _autocast(bf16: bool, device: str) -> contextlib.AbstractContextManager[Any]:
+    return torch.autocast(device.partition(":")[0], torch.bfloat16, enabled=bf16)
+
+
+@torch.no_grad()
+def measure(model: Checkpoint, goal: Joint, batches: list[Batch], device: str) -> dict[str, Any]:
+    """Mean loss and accuracy of each goal over some batches, without dropout."""
+    learner = Learner(model, goal)
+    was = learner.training
+    learner.eval()
+    sums = {part.name: [0.0, 0.0, 0] for part in goal.parts}
+    for batch in batches:
+        losses = goal.losses(model.model, model.heads, batch.to(device))
+        for name, count in goal.count(batch).items():
+            sums[name][0] += float(losses[name].total)
+            sums[name][1] += float(losses[name].hits)
+            sums[name][2] += count
+    learner.train(was)
+    return {
+        name: {"loss": total / max(1, n), "accuracy": hits / max(1, n), "count": n}
+        for name, (total, hits, n) in sums.items()
+    }

@@ -1,0 +1,65 @@
+"""Several processes, one run: started by torchrun, gloo on CPU, nccl on GPU."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+@dataclass(frozen=True)
+class World:
+    """Which process this is, and of how many."""
+
+    rank: int = 0
+    size: int = 1
+    device: str = "cpu"
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+
+def join() -> World:
+    """Joins the other processes if torchrun started us; else stays alone."""
+    local = int(os.environ.get("LOCAL_RANK", 0))
+    device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        return World(device=device)
+    if not dist.is_initialized():
+        if device != "cpu":
+            torch.cuda.set_device(device)
+        dist.init_process_group("gloo" if device == "cpu" else "nccl")
+    return World(dist.get_rank(), dist.get_world_size(), device)
+
+
+def share(module: nn.Module, world: World) -> nn.Module:
+    """The module with gradients averaged over all processes."""
+    if world.size == 1:
+        return module
+    devices = None if world.device == "cpu" else [torch.device(world.device)]
+    return nn.parallel.DistributedDataParallel(module, device_ids=devices)
+
+
+def total(values: torch.Tensor, world: World) -> torch.Tensor:
+    """The sum over all processes."""
+    if world.size > 1:
+        dist.all_reduce(values)
+    return values
+
+
+def agree(value: float, world: World) -> float:
+    """The first process's value, for all: clocks differ, decisions must not."""
+    if world.size == 1:
+        return value
+    shared = torch.tensor([value], dtype=torch.float64)
+    dist.broadcast(shared.to(world.device), 0)
+    return float(shared.item())
+
+
+def leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
