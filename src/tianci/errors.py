@@ -12,6 +12,14 @@ class UserError(Exception):
     """Something the user gave us is wrong; the message says what, where, and the way out."""
 
 
+class Stopped(Exception):  # noqa: N818  (not an error: everything was saved)
+    """A signal ended the work after it was saved; the message says how to go on."""
+
+    def __init__(self, number: int, message: str):
+        super().__init__(message)
+        self.number = number
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     """An error that names the nearest known name and then all of them."""
     names = sorted(known)

@@ -20,11 +20,12 @@ Table = dict[str, Any]
 S = TypeVar("S")
 
 
-def setting(default: Any, help: str) -> Any:
-    """A dataclass field with a default and the sentence that explains it."""
+def setting(default: Any, help: str, flag: str | None = None) -> Any:
+    """A dataclass field with a default, the sentence that explains it, and maybe another option name."""
+    about = {"help": help, "flag": flag}
     if isinstance(default, list | dict):
-        return dataclasses.field(default_factory=lambda: default.copy(), metadata={"help": help})
-    return dataclasses.field(default=default, metadata={"help": help})
+        return dataclasses.field(default_factory=lambda: default.copy(), metadata=about)
+    return dataclasses.field(default=default, metadata=about)
 
 
 def read_toml(path: str | Path) -> Table:
@@ -83,7 +84,13 @@ def resolve(
     for name in tables:
         if name not in sections:
             raise unknown("section of settings", name, sections)
-    return {name: build(kind, tables.get(name, {}), name) for name, kind in sections.items()}
+    # a section of kind dict is free: whoever reads it knows its names later (a model's own sizes)
+    return {
+        name: dict(tables.get(name, {}))
+        if kind is dict
+        else build(kind, tables.get(name, {}), name)
+        for name, kind in sections.items()
+    }
 
 
 def build(kind: type[S], values: Mapping[str, Any], section: str) -> S:
@@ -113,7 +120,8 @@ def to_toml(settings: Mapping[str, Any]) -> str:
     lines: list[str] = []
     for section, value in settings.items():
         lines.append(f"[{section}]")
-        helps = {f.name: f.metadata.get("help", "") for f in dataclasses.fields(value)}
+        known = () if isinstance(value, dict) else dataclasses.fields(value)
+        helps = {f.name: f.metadata.get("help", "") for f in known}
         for key, item in as_table(value).items():
             note = f"  # {helps[key]}" if helps.get(key) else ""
             # TOML has no null: an unset value becomes a comment, so that the file can be read back

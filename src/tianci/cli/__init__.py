@@ -8,13 +8,14 @@ from importlib import import_module
 import click
 
 from tianci import __version__
-from tianci.errors import UserError, unknown
+from tianci.errors import Stopped, UserError, unknown
 
 # name -> what it does; kept here as text so that `tianci --help` imports no command and no torch
 COMMANDS = {
     "info": "configuration, parameters, bytes and FLOPs of a model",
     "vocab": "learn a vocabulary (tokenizer) from raw text",
     "tokenize": "tokens, ids and offsets of texts",
+    "pretrain": "pre-train a model on a corpus",
     "fill": "candidates for each [MASK] in a text",
     "embed": "one vector per line of a file",
     "convert": "other checkpoint formats to ours, with a parity gate",
@@ -63,9 +64,6 @@ def main(arguments: list[str] | None = None) -> None:
         if "--debug" in arguments:
             raise
         code = _complain(error)
-    except KeyboardInterrupt:
-        print("tianci: stopped", file=sys.stderr)
-        code = 130
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -82,6 +80,9 @@ def _complain(error: Exception) -> int:
         hint = f"; see {name} --help" if name else ""
         print(f"tianci: {error.format_message().rstrip('.')}{hint}", file=sys.stderr)
         return 2
+    if isinstance(error, Stopped):
+        print(f"tianci: {error}", file=sys.stderr)
+        return 128 + error.number
     if isinstance(error, UserError):
         print(f"tianci: {error}", file=sys.stderr)
         return 2

@@ -26,7 +26,8 @@ class Run:
     seed: int = 0
     threads: int | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    given: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    assignments: tuple[str, ...] = ()  # as given, for commands that read a recipe besides
+    options: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     def get(self, kind: type[S]) -> S:
         """The settings of one kind."""
@@ -76,7 +77,7 @@ def _run(values: dict[str, Any], sections: Mapping[str, type]) -> Run | None:
     """Takes the shared options out of `values`; None when only the settings were asked for."""
     options: dict[str, dict[str, Any]] = {}
     for section, kind in sections.items():
-        for field in dataclasses.fields(kind):
+        for field in dataclasses.fields(kind) if kind is not dict else ():
             value = values.pop(field.name, None)
             if value is not None and value != ():
                 options.setdefault(section, {})[field.name] = value
@@ -88,7 +89,8 @@ def _run(values: dict[str, Any], sections: Mapping[str, type]) -> Run | None:
         seed=values.pop("seed"),
         threads=values.pop("threads"),
         settings=resolve(sections, file, assignments, options),
-        given={section: set(table) for section, table in options.items()},
+        assignments=assignments,
+        options=options,
     )
     if show:
         click.echo(to_toml(run.settings), nl=False)
@@ -123,6 +125,8 @@ def _setting_options(sections: Mapping[str, type]) -> list[click.Parameter]:
     """One option per field that has a help text."""
     options: list[click.Parameter] = []
     for kind in sections.values():
+        if kind is dict:
+            continue
         hints = typing.get_type_hints(kind)
         for field in dataclasses.fields(kind):
             if "help" in field.metadata:
@@ -131,7 +135,7 @@ def _setting_options(sections: Mapping[str, type]) -> list[click.Parameter]:
 
 
 def _option(field: dataclasses.Field[Any], hint: Any) -> click.Option:
-    flag = "--" + field.name.replace("_", "-")
+    flag = field.metadata.get("flag") or "--" + field.name.replace("_", "-")
     default = field.default_factory() if callable(field.default_factory) else field.default
     shown = "" if default in (None, "", [], False) else f"  [default: {default}]"
     help_text = field.metadata["help"] + shown

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tianci.nn.activations import Activation
+from tianci.nn.vocabulary_loss import vocabulary_loss
 
 
 class Pooler(nn.Module):
@@ -33,7 +34,19 @@ class VocabularyHead(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        return F.linear(self.norm(self.activation(self.dense(x))), table, self.bias)
+        return F.linear(self.transform(x), table, self.bias)
+
+    def transform(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.activation(self.dense(x)))
+        return out
+
+    def loss(self, x: Tensor, table: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
+        """(summed cross entropy, number of right answers) without ever holding all logits."""
+        if torch.is_autocast_enabled(x.device.type):  # the fused way computes in one precision only
+            logits = self(x, table).float()
+            hits = torch.eq(logits.argmax(-1), answers).sum()
+            return F.cross_entropy(logits, answers, reduction="sum"), hits
+        return vocabulary_loss(self.transform(x), table, self.bias, answers)
 
 
 class PooledClassifier(nn.Module):

@@ -16,7 +16,11 @@ from tianci.text.words import CHINESE
 NUMBER_TOKEN = "#NUM#"
 
 _DIGIT = "0-9０-９"
-_LETTER = "A-Za-zＡ-Ｚａ-ｚ\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0370-\u052f_"
+# Latin, Greek and Cyrillic; Chinese characters around a number do not make it part of a word
+_LETTER = (
+    "A-Za-zＡ-Ｚａ-ｚ\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af"
+    "\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u0481\u048a-\u052f_"
+)
 # Integers and decimals, thousands in groups of three, percent and per mille included: 1,234.5%. Digits that
 # touch a letter belong to a word (mp3, B2B, 5G, v2.0, 3kg) and stay. The two look-behinds at the start of a
 # decimal part are for names such as v2.0. `(?>` keeps the engine from giving back digits: no 1 out of 1.5kg.

@@ -31,6 +31,7 @@ _STARTERS = frozenset(
     "Although Since During Both Some Many Most Each Another Later Today Now".split()
 )
 _WORD = re.compile(r"[A-Za-z]+")
+_ACRONYM = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]")
 _OPENING = "\"'“‘«([{（「『《【"
 
 
@@ -119,7 +120,7 @@ def _stop_ends(text: str, start: int, at: int, next_at: int) -> bool:
         return False
     if low in _BEFORE_NUMBER:
         return not text[next_at : next_at + 1].isdigit()
-    if low in _MAYBE or re.fullmatch(r"(?:[A-Za-z]\.)+[A-Za-z]", word):
+    if low in _MAYBE or ("." in word and _ACRONYM.fullmatch(word)):
         return starts
     if len(word) == 1 and word.isalpha() and word.isascii():
         # an initial, but "So do I." ends where a small word stands in front

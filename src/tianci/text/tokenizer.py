@@ -18,10 +18,9 @@ import tokenizers
 from tianci.errors import UserError, unknown
 from tianci.text import formats
 from tianci.text.clean import NUMBER_TOKEN
-from tianci.text.offsets import Surface
+from tianci.text.offsets import LONE_SURROGATE, Surface
 
 CUTS = ("longest", "first", "second")
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +207,10 @@ class Tokenizer:
         for number, (text, encoding, keep) in enumerate(parts):
             if number:
                 self._add_special(result, template.between)
-            ids = encoding.ids[:keep]
+            ids, tokens = encoding.ids[:keep], encoding.tokens[:keep]
             result.ids.extend(ids)
-            result.tokens.extend(encoding.tokens[:keep])
-            result.offsets.extend(self._surface.correct(text, encoding.offsets)[:keep])
+            result.tokens.extend(tokens)
+            result.offsets.extend(self._surface.correct(text, tokens, encoding.offsets[:keep]))
             result.words.extend(encoding.word_ids[:keep])
             result.segments.extend([template.segments[number]] * len(ids))
             result.special.extend([False] * len(ids))

@@ -67,3 +67,16 @@ class Train:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise UserError(f"train.{name} is {value}, but must be at least 0 and below 1")
+
+
+@dataclass(frozen=True)
+class Pretrain:
+    """What to train on, and what."""
+
+    corpus: str = setting("", "token store made by tianci prepare")
+    preset: str = setting("mini", "size of a new model, such as mini or bert-small")
+    objective: str = setting(
+        "masked+next_sentence", "masked, next_sentence, sentence_order, with +"
+    )
+    out: str = setting("", "directory for the model, its log and its checkpoints")
+    start_from: str = setting("", "go on learning from this model instead of a new one", "--from")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from tianci.batch import Batch
 from tianci.errors import UserError
 from tianci.goals.base import Goal, Heads, Loss
 from tianci.models.base import Model, States
+from tianci.nn.heads import VocabularyHead
 from tianci.settings import setting
 
 Flags = NDArray[np.bool_]
@@ -124,10 +123,10 @@ class Masked(Goal):
     def loss(self, model: Model, heads: Heads, states: States, batch: Batch) -> Loss:
         # select, then multiply: the vocabulary product runs on 15 % of the tokens only
         chosen = states.last[batch.targets["masked_at"]]
-        logits = heads["masked"](chosen, model.token_table()).float()
         answers = batch.targets["masked_is"]
-        hits = torch.eq(logits.argmax(-1), answers).sum()
-        return Loss(F.cross_entropy(logits, answers, reduction="sum"), hits)
+        return Loss(
+            *cast(VocabularyHead, heads["masked"]).loss(chosen, model.token_table(), answers)
+        )
 
 
 OBJECTIVE = Masked

@@ -1,0 +1,58 @@
+# tianci: two commands do everything: `make demo` and `make test`. `make help` lists the rest.
+VENV   ?= .venv
+PYTHON ?= python3
+BIN     = $(VENV)/bin
+PIP     = $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format wheel bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+# torch first and alone: whatever comes later finds it there and does not fetch another build
+$(VENV)/.torch: constraints.txt
+	@echo "== environment in $(VENV), with torch as constraints.txt pins it"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) torch
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	@echo "== tianci and what the demo needs"
+	@$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo pyproject.toml
+	@echo "== tools and peers for the tests (transformers, ruff, mypy, ...)"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.demo  ## the whole story on the demo text, end to end, in a few minutes
+	$(BIN)/tianci demo --out demo
+
+test: $(VENV)/.dev check wheel  ## format, lint, types, imports, the wheel, and all tests
+	@echo "== tests"
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## format, lint, types, import directions (no tests)
+	@echo "== format, lint, types, imports"
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_imports.py
+
+format: $(VENV)/.dev  ## format the code in place
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: $(VENV)/.dev  ## build the wheel, install it into an empty environment, use it elsewhere
+	@echo "== wheel"
+	@rm -rf dist
+	@$(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
+	$(BIN)/python tests/wheel.py dist/tianci-*.whl
+
+bench: $(VENV)/.dev  ## benchmarks beside the peers, interleaved; minutes, and best on a quiet machine
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:  ## remove the environment and everything that was built
+	rm -rf $(VENV) dist build demo .mypy_cache .ruff_cache .pytest_cache src/*.egg-info

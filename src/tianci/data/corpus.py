@@ -1,0 +1,231 @@
+"""The token store: memory-mapped tokens with the borders of sentences and documents.
+
+A corpus is a directory. `corpus.json` is written last, so a store without it is not finished. Each shard is a
+directory with flat little-endian arrays, and holds only text of one split ("train" or "held"):
+
+    tokens.bin     T token ids without special tokens, uint16 (uint32 for more than 65,536 entries)
+    sentences.bin  S + 1 int32: sentence s is tokens[sentences[s] : sentences[s + 1]]
+    documents.bin  D + 1 int32: document d is the sentences documents[d] to documents[d + 1]
+    words.bin      one bit per token (first = highest): 1 where a word begins; only with --words
+    shard.json     counts, checksums, and the key of the text and settings it was made from
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tianci.errors import UserError, unknown
+from tianci.files import read_json, write_directory, write_json
+
+if TYPE_CHECKING:
+    from tianci.text.tokenizer import Tokenizer
+
+VERSION = 1
+MANIFEST = "corpus.json"
+SPLITS = ("train", "held")
+BORDER = np.dtype("<i4")
+
+Tokens = npt.NDArray[np.unsignedinteger[Any]]
+Borders = npt.NDArray[np.int32]
+
+
+def token_type(vocabulary: int) -> np.dtype[Any]:
+    """Two bytes a token as long as they are enough."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
+
+
+class Shard:
+    """One piece of a split, mapped into memory when it is first touched."""
+
+    def __init__(self, directory: Path, info: dict[str, Any], dtype: np.dtype[Any]):
+        self.directory = directory
+        self.info = info
+        self.document_count = int(info["documents"])
+        self.sentence_count = int(info["sentences"])
+        self.token_count = int(info["tokens"])
+        self._dtype = dtype
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """All token ids, in order."""
+        return self._map("tokens.bin", self._dtype, self.token_count)
+
+    @cached_property
+    def sentences(self) -> Borders:
+        """Where sentences start in `tokens`; one more value for the end."""
+        return self._map("sentences.bin", BORDER, self.sentence_count + 1)
+
+    @cached_property
+    def documents(self) -> Borders:
+        """Where documents start in `sentences`; one more value for the end."""
+        return self._map("documents.bin", BORDER, self.document_count + 1)
+
+    def word_starts(self, start: int, end: int) -> npt.NDArray[np.bool_] | None:
+        """For tokens start to end: whether a word begins there; None when the store has no words."""
+        if "words.bin" not in self.info["files"]:
+            return None
+        first = start // 8
+        bits = np.unpackbits(self._words[first : (end + 7) // 8])
+        return bits[start - first * 8 : end - first * 8].astype(np.bool_)
+
+    def document(self, number: int) -> list[Tokens]:
+        """The sentences of one document."""
+        first, last = self.documents[number], self.documents[number + 1]
+        borders = self.sentences[first : last + 1].tolist()
+        return [self.tokens[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+
+    @cached_property
+    def _words(self) -> npt.NDArray[np.uint8]:
+        return self._map("words.bin", np.dtype("u1"), (self.token_count + 7) // 8)
+
+    def _map(self, name: str, dtype: np.dtype[Any], count: int) -> Any:
+        if count == 0:  # an empty file cannot be mapped
+            return np.empty(0, dtype)
+        return np.memmap(self.directory / name, dtype=dtype, mode="r", shape=(count,))
+
+
+class Split:
+    """All shards of "train" or "held" as one row of documents."""
+
+    def __init__(self, shards: list[Shard]):
+        self.shards = shards
+        self.documents = sum(shard.document_count for shard in shards)
+        self.sentences = sum(shard.sentence_count for shard in shards)
+        self.tokens = sum(shard.token_count for shard in shards)
+        self._first = list(accumulate((shard.document_count for shard in shards), initial=0))
+
+    def locate(self, number: int) -> tuple[Shard, int]:
+        """The shard of a document and its number there."""
+        if not 0 <= number < self.documents:
+            raise IndexError(f"document {number} of {self.documents}")
+        at = bisect.bisect_right(self._first, number) - 1
+        return self.shards[at], number - self._first[at]
+
+    def document(self, number: int) -> list[Tokens]:
+        """The sentences of one document."""
+        shard, local = self.locate(number)
+        return shard.document(local)
+
+
+class Corpus:
+    """A finished token store."""
+
+    def __init__(self, directory: str | Path):
+        self.directory = Path(directory)
+        self.info = read_manifest(self.directory)
+        dtype = np.dtype(self.info["dtype"])
+        self.splits = {
+            name: Split([self._shard(shard, dtype) for shard in shards])
+            for name, shards in self.info["splits"].items()
+        }
+        _allow_open_files(4 * sum(len(split.shards) for split in self.splits.values()))
+
+    def split(self, name: str) -> Split:
+        """The documents to learn from ("train") or to measure on ("held")."""
+        if name not in self.splits:
+            raise unknown("split", name, self.splits)
+        return self.splits[name]
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that made the ids, from the copy inside the store."""
+        from tianci.text.tokenizer import Tokenizer
+
+        tokenizer = Tokenizer.load(self.directory / "tokenizer")
+        if len(tokenizer) != self.info["vocabulary"]:
+            raise UserError(
+                f"{self.directory}: the tokenizer has {len(tokenizer):,} entries, but the store was "
+                f"made with {self.info['vocabulary']:,}; prepare the text again"
+            )
+        return tokenizer
+
+    def verify(self) -> list[str]:
+        """Files whose content is not what was written, as paths inside the store."""
+        bad = []
+        for split in self.splits.values():
+            for shard in split.shards:
+                for name, expected in shard.info["files"].items():
+                    with (shard.directory / name).open("rb") as file:
+                        found = hashlib.file_digest(file, "sha256").hexdigest()
+                    if found != expected["sha256"]:
+                        bad.append(f"{shard.directory.name}/{name}")
+        return bad
+
+    def _shard(self, info: dict[str, Any], dtype: np.dtype[Any]) -> Shard:
+        directory = self.directory / info["name"]
+        if fault := damage(directory, info):
+            raise UserError(f"{fault}; prepare the text again")
+        return Shard(directory, info, dtype)
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The content of corpus.json, or one sentence that says why there is none."""
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such directory; make it with tianci prepare")
+    if not (directory / MANIFEST).is_file():
+        started = any(directory.glob("*/shard.json"))
+        reason = (
+            "this corpus is not finished; run the same tianci prepare again and it goes on"
+            if started
+            else f"no {MANIFEST} here, so this is not a corpus; make one with tianci prepare"
+        )
+        raise UserError(f"{directory}: {reason}")
+    info = read_json(directory / MANIFEST)
+    if info.get("version") != VERSION:
+        raise UserError(
+            f"{directory}: a corpus of version {info.get('version')}, but this tianci reads {VERSION}; "
+            "prepare the text again"
+        )
+    return info
+
+
+def damage(directory: Path, info: dict[str, Any]) -> str | None:
+    """What is wrong with the files of a shard, judged by their sizes."""
+    for name, expected in info["files"].items():
+        path = directory / name
+        if not path.is_file():
+            return f"{path} is missing"
+        if (size := path.stat().st_size) != expected["bytes"]:
+            return f"{path} has {size:,} bytes instead of {expected['bytes']:,}"
+    return None
+
+
+def write_shard(directory: Path, files: dict[str, bytes], info: dict[str, Any]) -> dict[str, Any]:
+    """Writes a shard beside and renames it; gives back the content of its shard.json."""
+    info["files"] = {
+        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in files.items()
+    }
+    with write_directory(directory) as beside:
+        for name, data in files.items():
+            (beside / name).write_bytes(data)
+        write_json(beside / "shard.json", info)
+    return info
+
+
+def finished_shard(directory: Path, key: str) -> dict[str, Any] | None:
+    """What an earlier run wrote down about this shard, if it is whole and made from the same text."""
+    if not (directory / "shard.json").is_file():
+        return None
+    info = read_json(directory / "shard.json")
+    return info if info.get("key") == key and not damage(directory, info) else None
+
+
+def _allow_open_files(count: int) -> None:
+    """Every memory map holds a file open; the usual limit of 1,024 is too low for large stores."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, which has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 256
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

@@ -1,0 +1,178 @@
+"""The work per shard: one pure function from a bounded piece of text to the bytes of a shard and its statistics."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tianci.data import scripts
+from tianci.data.corpus import BORDER, finished_shard, write_shard
+from tianci.data.documents import Document
+from tianci.data.encoder import Encoder
+from tianci.data.words import WordStarts
+from tianci.text.tokenizer import Tokenizer
+
+EXAMPLES = 5  # of each fault in each shard
+EXCERPT = 60  # characters of an example
+HISTOGRAM = 24  # bins: 1, 2-3, 4-7, ... tokens
+SCRIPT_BATCH = 4096
+
+
+@dataclass
+class Piece:
+    """What a worker gets: documents of one split, and the key that names this work for ever."""
+
+    split: str
+    number: int
+    key: str = ""
+    documents: list[Document] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.split}-{self.number:05d}-{self.key[:8]}"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides the bytes of a shard besides its text."""
+
+    tokenizer: str  # hash of the tokenizer's file
+    words: str
+    unbroken: int
+
+    def key(self, text: bytes) -> str:
+        """A name for these rules applied to a text."""
+        rules = json.dumps([2, self.tokenizer, self.words, self.unbroken]).encode()
+        return hashlib.blake2b(rules + text, digest_size=16).hexdigest()
+
+
+@dataclass
+class Fault:
+    """How often something odd was seen, and where for the first time."""
+
+    count: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, file: str, line: int, text: str) -> None:
+        self.count += 1
+        if len(self.examples) < EXAMPLES:
+            cut = text if len(text) <= EXCERPT else text[:EXCERPT] + "…"
+            self.examples.append({"file": file, "line": line, "text": cut})
+
+    def table(self) -> dict[str, Any]:
+        return {"count": self.count, "examples": self.examples}
+
+
+def encode_piece(
+    piece: Piece, encoder: Encoder, rules: Rules, words: WordStarts | None
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files of a shard and what is to be known about it; depends on the arguments and nothing else."""
+    sentences: list[str] = []
+    counts: list[int] = []
+    for document in piece.documents:
+        found = document.sentences()
+        sentences += found
+        counts.append(len(found))
+    data, lengths = encoder.encode(sentences)
+    tokens = np.frombuffer(data, encoder.dtype)
+    of_document = np.repeat(np.arange(len(counts)), counts)
+    kept = np.bincount(of_document[lengths > 0], minlength=len(counts))
+    stored = lengths[lengths > 0]
+    borders = np.concatenate([[0], np.cumsum(stored)])
+    first_sentences = np.concatenate([[0], np.cumsum(kept[kept > 0])])
+    files = {
+        "tokens.bin": data,
+        "sentences.bin": borders.astype(BORDER).tobytes(),
+        "documents.bin": first_sentences.astype(BORDER).tobytes(),
+    }
+    if words is not None:
+        files["words.bin"] = np.packbits(words.mark(sentences)).tobytes()
+    unknown = encoder.tokenizer.unknown
+    info = {
+        "name": piece.name,
+        "key": piece.key,
+        "documents": int((kept > 0).sum()),
+        "sentences": len(stored),
+        "tokens": len(tokens),
+        "unknown": 0 if unknown is None else int((tokens == unknown).sum()),
+        "sentence_lengths": histogram(stored),
+        "document_lengths": histogram(np.diff(borders[first_sentences])),
+        "scripts": script_lines(piece.documents),
+        **_document_faults(piece, sentences, counts, kept, rules.unbroken),
+    }
+    return files, info
+
+
+def histogram(lengths: npt.NDArray[np.int64]) -> list[int]:
+    """How many lengths are 1, 2-3, 4-7, 8-15, ..."""
+    bins = np.log2(np.maximum(lengths, 1)).astype(np.int64)
+    counts: list[int] = np.bincount(bins, minlength=HISTOGRAM).tolist()
+    return counts
+
+
+def _document_faults(
+    piece: Piece,
+    sentences: list[str],
+    counts: list[int],
+    kept: npt.NDArray[np.int64],
+    unbroken: int,
+) -> dict[str, Any]:
+    empty, long = Fault(), Fault()
+    sizes = np.fromiter(map(len, sentences), np.int64, len(sentences))
+    ends = np.cumsum(counts)
+    for at in np.flatnonzero(kept == 0).tolist():
+        document = piece.documents[at]
+        empty.add(document.file, document.line, "".join(document.lines[:1]))
+    too_long = np.flatnonzero(sizes >= unbroken)
+    for at in dict.fromkeys(np.searchsorted(ends, too_long, "right").tolist()):
+        document = piece.documents[at]
+        worst = max(document.sentences(), key=len)
+        long.add(document.file, document.line, worst)
+    return {"empty": empty.table(), "unbroken": long.table()}
+
+
+def script_lines(documents: list[Document]) -> dict[str, Any]:
+    """How many lines are in which script, with examples of those that are neither Chinese nor Latin."""
+    found = {name: Fault() for name in scripts.NAMES}
+    lines = [line for document in documents for line in document.lines]
+    starts = np.cumsum([0, *(len(document.lines) for document in documents)])
+    for start in range(0, len(lines), SCRIPT_BATCH):
+        kinds = scripts.scripts_of(lines[start : start + SCRIPT_BATCH])
+        for number, count in enumerate(np.bincount(kinds, minlength=len(scripts.NAMES)).tolist()):
+            fault = found[scripts.NAMES[number]]
+            room = EXAMPLES - len(fault.examples)
+            if scripts.NAMES[number] not in scripts.USUAL and room > 0:
+                for at in (start + np.flatnonzero(kinds == number)[:room]).tolist():
+                    owner = int(np.searchsorted(starts, at, "right")) - 1
+                    document = documents[owner]
+                    # Lines of a document with free paragraphs may have been broken over several in the file
+                    inside = 0 if document.free else at - int(starts[owner])
+                    fault.add(document.file, document.line + inside, lines[at])
+                    fault.count -= 1
+            fault.count += count
+    return {name: fault.table() for name, fault in found.items() if fault.count}
+
+
+class ShardMaker:
+    """Encodes pieces and stores them; what an earlier run has stored is not made again."""
+
+    def __init__(self, out: str, rules: Rules):
+        self.out = Path(out)
+        self.rules = rules
+        tokenizer = Tokenizer.load(self.out / "tokenizer")
+        self.encoder = Encoder(tokenizer)
+        self.words = WordStarts(tokenizer) if rules.words == "jieba" else None
+
+    def __call__(self, piece: Piece) -> dict[str, Any]:
+        """What is to be known about the stored shard."""
+        directory = self.out / piece.name
+        if done := finished_shard(directory, piece.key):
+            return done
+        files, info = encode_piece(piece, self.encoder, self.rules, self.words)
+        return write_shard(directory, files, info)

@@ -1,0 +1,48 @@
+"""The record of a run: `log.jsonl`, appended as it goes, and the bar people look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tianci.files import write_file
+
+
+class Journal:
+    """Appends one JSON object per line; a resumed run first drops what came after its
+    checkpoint."""
+
+    def __init__(self, path: Path, step: int = 0):
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            kept = [entry for entry in read(path) if entry.get("step", 0) <= step]
+            write_file(path, "".join(json.dumps(e, ensure_ascii=False) + "\n" for e in kept))
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the run)
+
+    def write(self, event: str, **values: Any) -> None:
+        self._file.write(json.dumps({"event": event, **values}, ensure_ascii=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The entries of a journal; a last line cut off by a kill is left out."""
+    entries: list[dict[str, Any]] = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return entries
+
+
+def describe(parts: Mapping[str, Mapping[str, float]]) -> str:
+    """Held-out figures in one line."""
+    return ", ".join(
+        f"{name}: loss {v['loss']:.3f}, accuracy {v['accuracy']:.1%}" for name, v in parts.items()
+    )

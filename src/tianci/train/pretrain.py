@@ -1,0 +1,482 @@
+"""Pre-training from a corpus: fresh, from a checkpoint, or going on after a stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from tianci import __version__, checkpoint
+from tianci.checkpoint import Checkpoint
+from tianci.data.corpus import Corpus
+from tianci.data.store import SplitStore
+from tianci.errors import Stopped, UserError
+from tianci.files import read_json, write_json
+from tianci.goals.base import Joint
+from tianci.goals.objectives import objective_names, parse
+from tianci.models import preset
+from tianci.settings import as_table, build
+from tianci.text.tokenizer import Tokenizer
+from tianci.train import journal, optimizer, parallel, probe, state
+from tianci.train.examples import Examples, Recipe
+from tianci.train.journal import Journal
+from tianci.train.loop import Loop, Step, measure
+from tianci.train.memory import keep_freed_memory
+from tianci.train.monitor import Finding, Monitor
+from tianci.train.presets import Pace, pace
+from tianci.train.settings import Pretrain, Train
+from tianci.train.vocabulary import fit_vocabulary
+
+HELD_TOKENS = 40_000  # of held-out text per evaluation: 6,000 guesses, a second or two
+HELD_SEED = 20_180_811  # fixed: every run is measured on the same examples
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message says why and what to change."""
+
+
+def pretrain(
+    sections: Mapping[str, Any], seed: int = 0, quiet: bool = False, resume: str | None = None
+) -> dict[str, Any]:
+    """Trains as the settings say; returns the summary that `--json` prints."""
+    world = parallel.join()
+    if resume:
+        sections, seed = _recorded(Path(resume))
+    wanted: Pretrain = sections["pretrain"]
+    settings: Train = sections["train"]
+    run = Path(resume or wanted.out)
+    if not wanted.corpus or not str(run):
+        raise UserError("give --corpus and --out (or --resume with the directory of a stopped run)")
+    if not resume and (run / "run.json").exists():
+        raise UserError(
+            f"{run} already holds a run; go on with --resume {run}, or give another --out"
+        )
+
+    corpus = Corpus(wanted.corpus)
+    tokenizer = corpus.tokenizer()
+    goal = parse(wanted.objective, {name: sections.get(name, {}) for name in objective_names()})
+    torch.manual_seed(seed)
+    folder = state.newest(run) if resume and state.complete(run) else None
+    model = (
+        checkpoint.read(folder)
+        if folder
+        else _start(wanted, sections.get("model", {}), goal, tokenizer)
+    )
+    usual = pace(model.model.config.width, model.model.config.layers)
+    _put(model, world.device, usual.dropout if settings.dropout is None else settings.dropout)
+    if settings.length > model.model.config.positions:
+        raise UserError(
+            f"train.length is {settings.length}, but the model reads {model.model.config.positions}"
+        )
+    keep_freed_memory()
+    settings = _limit(settings)
+    return _Session(
+        run,
+        wanted,
+        settings,
+        seed,
+        quiet,
+        world,
+        corpus,
+        tokenizer,
+        goal,
+        model,
+        usual,
+        folder,
+        sections,
+    ).go()
+
+
+def _limit(settings: Train) -> Train:
+    """One pass over the corpus unless the user says how long."""
+    chosen = (settings.steps, settings.minutes, settings.epochs, settings.tokens)
+    return (
+        settings
+        if any(v is not None for v in chosen)
+        else dataclasses.replace(settings, epochs=1.0)
+    )
+
+
+def _recorded(run: Path) -> tuple[dict[str, Any], int]:
+    """The settings a stopped run was started with."""
+    if not (run / "run.json").exists():
+        raise UserError(f"{run} holds no run that could go on (there is no run.json)")
+    record = read_json(run / "run.json")
+    kinds: dict[str, Any] = {"pretrain": Pretrain, "train": Train}
+    sections = {
+        name: build(kinds[name], table, name) if name in kinds else table
+        for name, table in record["settings"].items()
+    }
+    return sections, int(record["seed"])
+
+
+def _start(
+    wanted: Pretrain, sizes: Mapping[str, Any], goal: Joint, tokenizer: Tokenizer
+) -> Checkpoint:
+    """A fresh model, or the one to go on from, with the heads the goal needs."""
+    if wanted.start_from:
+        model = checkpoint.read(wanted.start_from)
+        fit_vocabulary(model, tokenizer)
+        for name in goal.heads:
+            if name not in model.heads:
+                model.heads[name] = checkpoint.fresh_head(model.family, model.model.config, name)
+                if name == "next_sentence" and "pooler" in model.heads:
+                    pooler: nn.Module = model.heads.pop("pooler")
+                    model.heads[name].get_submodule("pooler").load_state_dict(pooler.state_dict())
+        return model
+    kind, config = preset(wanted.preset)
+    table = {
+        **dataclasses.asdict(config),
+        "vocabulary": len(tokenizer),
+        "pad": tokenizer.pad or 0,
+        **sizes,
+    }
+    config = build(type(config), table, "model")
+    model = checkpoint.create(kind, config, goal.heads)
+    model.tokenizer = tokenizer
+    return model
+
+
+def _put(model: Checkpoint, device: str, dropout: float) -> None:
+    """To the device, with the dropout of this run (the configuration keeps its own, for
+    fine-tuning)."""
+    for part in (model.model, *model.heads.values()):
+        part.to(device)
+        for module in part.modules():
+            if hasattr(module, "dropout"):
+                setattr(module, "dropout", dropout)  # noqa: B010  (torch types it as a module)
+
+
+@dataclass
+class _Session:
+    """One sitting of a run, from where it stands to the end or to a signal."""
+
+    run: Path
+    wanted: Pretrain
+    settings: Train
+    seed: int
+    quiet: bool
+    world: parallel.World
+    corpus: Corpus
+    tokenizer: Tokenizer
+    goal: Joint
+    model: Checkpoint
+    usual: Pace
+    folder: Path | None  # the checkpoint to go on from
+    sections: Mapping[str, Any]
+
+    def go(self) -> dict[str, Any]:
+        settings = self.settings
+        self.lr = settings.lr or self.usual.lr
+        self.warmup = self.usual.warmup if settings.warmup is None else settings.warmup
+        self.store = SplitStore(self.corpus.split("train"))
+        modules = [self.model.model, *self.model.heads.values()]
+        adam = optimizer.make(modules, settings, self.lr)
+        at = state.restore(self.folder, adam) if self.folder else state.State()
+        bf16 = settings.precision == "bf16" or (
+            settings.precision == "auto" and probe.bf16_is_faster(self.world.device)
+        )
+        self.examples = cache(self._examples)
+        self.held = self._held_out()
+        self._record()
+        self.journal = Journal(self.run / "log.jsonl", at.step) if self.world.first else None
+        self.monitor = self._monitor()
+        if not self.folder:
+            self._estimate(at)
+        self._say(
+            "resume" if self.folder else "start", step=at.step, lr=self.lr, warmup=self.warmup
+        )
+        for finding in self.monitor.before():
+            self._report(finding, at.step)
+        self.bar = tqdm(
+            total=1000, initial=0, disable=self.quiet or not self.world.first, unit="‰",
+            bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}",
+        )  # fmt: skip
+        self.loop = Loop(
+            self.model, self.goal, adam, settings, self.lr, self.warmup, self.examples, at,
+            self.world, bf16, self.seed, self._on_step, self._save, self._evaluate,
+        )  # fmt: skip
+        self.window: list[Step] = []
+        self.last_log = self.last_held = time.monotonic()
+        self.last_result: dict[str, Any] = {}
+        self.next_held = 0.0
+        with _signals(self.loop) as received:
+            try:
+                self.loop.run()
+            finally:
+                self.bar.close()
+        self._flush()
+        self._save(at)
+        if received and self.loop.progress() < 1:
+            raise Stopped(received[0], f"stopped at step {at.step}, saved; go on with: "
+                          f"tianci pretrain --resume {self.run}")  # fmt: skip
+        return self._finish(at, bf16)
+
+    # ---------------------------------------------------------------- pieces
+
+    def _examples(self, phase: int) -> Examples:
+        s = self.settings
+        length = s.last_length if phase else s.length
+        recipe = Recipe(self.goal, length, s.short, s.batch_tokens, self.seed)
+        return Examples(self.store, self.tokenizer, recipe)
+
+    def _held_out(self) -> list[Any]:
+        store = SplitStore(self.corpus.split("held"))
+        if store.count() < 2:
+            return []
+        recipe = Recipe(self.goal, self.settings.length, self.settings.short, 4096, HELD_SEED)
+        return Examples(store, self.tokenizer, recipe).fixed(HELD_TOKENS)
+
+    def _monitor(self) -> Monitor:
+        info = self.corpus.info["statistics"]
+        return Monitor(
+            unigram=float(info["unigram_entropy"]),
+            bigram=float(info["bigram_entropy"]),
+            layers=int(self.model.model.config.layers),
+            lr=self.lr,
+            warmup=self.warmup,
+            clip=self.settings.clip,
+            usual_lr=self.usual.lr,
+            unknown_rate=float(info.get("unknown_rate", 0.0)),
+            duplicates=float(info.get("duplicate_share", 0.0)),
+        )
+
+    def _record(self) -> None:
+        if self.world.first and not (self.run / "run.json").exists():
+            self.run.mkdir(parents=True, exist_ok=True)
+            tables = {
+                n: v if isinstance(v, dict) else as_table(v) for n, v in self.sections.items()
+            }
+            tables["train"] = as_table(self.settings)
+            tables["pretrain"]["corpus"] = str(Path(self.wanted.corpus).resolve())
+            record = {"tianci": __version__, "seed": self.seed, "settings": tables}
+            write_json(self.run / "run.json", record)
+
+    def _estimate(self, at: state.State) -> None:
+        """Says before the first step how long it will take, and how much memory."""
+        if not self.world.first:
+            return
+        pool, numbers, _ = next(self.examples(0).draws(at.position))
+        speed = probe.tokens_per_second(
+            self.model, self.goal, pool.batch(numbers), self.world.device
+        )
+        speed *= self.world.size
+        s, tokens = self.settings, self.store.split.tokens
+        planned = (
+            s.steps * s.batch_tokens if s.steps
+            else s.tokens if s.tokens
+            else s.minutes * 60 * speed if s.minutes
+            else (s.epochs or 1) * tokens
+        )  # fmt: skip
+        self.estimate = {
+            "tokens_per_second": speed,
+            "tokens": int(planned),
+            "minutes": planned / speed / 60,
+            "epochs": planned / max(1, tokens),
+            "memory_bytes": probe.training_bytes(self.model, min(s.batch_tokens, s.micro_tokens)),
+        }
+        e = self.estimate
+        self._tell(
+            f"{self.model.family}, {self.model.parameter_count:,} parameters, {self.goal.name}; "
+            f"peak rate {self.lr:g}\nestimate: {e['tokens']:,} tokens ({e['epochs']:.2f} epochs) "
+            f"in about "
+            f"{e['minutes']:.1f} minutes at {speed:,.0f} tokens/s, about "
+            f"{e['memory_bytes'] / 2**20:,.0f} MiB"
+        )
+
+    def _on_step(self, step: Step) -> None:
+        self.window.append(step)
+        finding = self.monitor.step(step, self.loop.progress() >= self.warmup)
+        if finding:
+            self._report(finding, step.number)
+            if finding.fatal:
+                self._flush()
+                raise TrainingError(finding.message)
+        now = time.monotonic()
+        if now - self.last_log >= 1.0 or len(self.window) >= 100:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Writes the mean of the steps since the last line, and moves the bar."""
+        if not self.window:
+            return
+        steps, self.window, self.last_log = self.window, [], time.monotonic()
+        n = len(steps)
+        tokens, seconds = sum(s.tokens for s in steps), sum(s.seconds for s in steps)
+        speed = tokens / max(1e-9, seconds)
+        names = steps[0].parts
+        loss = sum(s.loss for s in steps) / n
+        self._say(
+            "step",
+            step=steps[-1].number,
+            loss=loss,
+            parts={k: sum(s.parts[k] for s in steps) / n for k in names},
+            accuracy={k: sum(s.accuracy[k] for s in steps) / n for k in names},
+            lr=steps[-1].lr,
+            gradient=max(s.gradient for s in steps),
+            tokens_per_second=speed,
+            tokens=self.loop.state.tokens,
+            seconds=self.loop.state.seconds,
+        )
+        self.bar.n = min(1000, int(1000 * self.loop.progress()))
+        self.bar.set_postfix_str(
+            f"step {steps[-1].number}, loss {loss:.3f}, rate {steps[-1].lr:.1e}, {speed:,.0f} "
+            f"tokens/s"
+        )
+
+    def _evaluate(self, at: state.State) -> None:
+        """Held-out text, about twenty times in a run or as often as asked."""
+        every = self.settings.evaluate_every
+        if every:
+            due = at.step % every == 0
+        else:
+            due = self.loop.progress() >= self.next_held and at.step > 1
+            if due:
+                self.next_held = self.loop.progress() + 0.05
+        if not due or not self.world.first or not self.held:
+            return
+        result = measure(self.model, self.goal, self.held, self.world.device)
+        self._say("held", step=at.step, held=result, seconds=at.seconds)
+        self.last_result = result
+        if "masked" in result and not math.isnan(self.monitor.smooth):
+            finding = self.monitor.held_out(self.monitor.smooth, result["masked"]["loss"])
+            if finding:
+                self._report(finding, at.step)
+
+    def _save(self, at: state.State) -> None:
+        if self.world.first:
+            self._flush()
+            self.model.about = {"provenance": self._provenance(at)}
+            state.save(self.run, self.model, self.loop.optimizer, at, self.settings.keep)
+            self._say("save", step=at.step)
+
+    def _provenance(self, at: state.State) -> dict[str, Any]:
+        return {
+            "made_by": "tianci pretrain",
+            "objective": self.goal.name,
+            "steps": at.step,
+            "tokens": at.tokens,
+            "seconds": round(at.seconds, 1),
+            "seed": self.seed,
+            "started_from": self.wanted.start_from or None,
+            "settings": {
+                n: v if isinstance(v, dict) else as_table(v) for n, v in self.sections.items()
+            },
+        }
+
+    def _finish(self, at: state.State, bf16: bool) -> dict[str, Any]:
+        """The verdict, the report, and the model at the top of the run's directory."""
+        if not self.world.first:
+            return {}
+        result = measure(self.model, self.goal, self.held, self.world.device) if self.held else {}
+        speed = at.tokens / max(1e-9, at.seconds)
+        flops = probe.training_flops(self.model, self.settings.length)
+        info = self.corpus.info["statistics"]
+        entries = [e for e in journal.read(self.run / "log.jsonl") if e["event"] == "step"]
+        for name in set(result) - {"masked"}:
+            finding = self.monitor.pairs(name, result[name]["accuracy"], result[name]["count"])
+            if finding:
+                self._report(finding, at.step)
+        summary = {
+            "loss": entries[-1]["loss"] if entries else None,
+            "steps": at.step,
+            "tokens": at.tokens,
+            "seconds": at.seconds,
+            "tokens_per_second": speed,
+            "share_of_peak": speed * flops / (probe.peak_flops() * self.world.size),
+            "precision": "bf16" if bf16 else "float32",
+            "held": result,
+            "unigram_entropy": info["unigram_entropy"],
+            "bigram_entropy": info["bigram_entropy"],
+            "verdict": verdict(result, info["unigram_entropy"], info["bigram_entropy"]),
+            "parameters": self.model.parameter_count,
+            "out": str(self.run),
+        }
+        self._say("end", step=at.step, **summary)
+        self.model.about = {"provenance": self._provenance(at), "scores": {"held": result}}
+        state.save(self.run, self.model, self.loop.optimizer, at, self.settings.keep)
+        publish(state.newest(self.run), self.run)
+        self._pictures()
+        if self.journal:
+            self.journal.close()
+        return summary
+
+    def _pictures(self) -> None:
+        from tianci.train.report import write_report
+
+        for note in write_report(self.run):
+            self._tell(note)
+
+    def _report(self, finding: Finding, step: int) -> None:
+        self._say("finding", step=step, fault=finding.fault, message=finding.message)
+        if not finding.fatal:
+            self._tell(f"! {finding.message}")
+
+    def _say(self, event: str, **values: Any) -> None:
+        if self.journal:
+            self.journal.write(event, **values)
+
+    def _tell(self, text: str) -> None:
+        if self.world.first and not self.quiet:
+            tqdm.write(text, file=sys.stderr)
+
+
+@contextmanager
+def _signals(loop: Loop) -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM end the current step, not the process."""
+    received: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        received.append(number)
+        loop.stopping = True
+
+    old = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def publish(folder: Path, run: Path) -> None:
+    """Puts the files of a checkpoint at the top of the run: linked where possible, each in one
+    move."""
+    for path in folder.iterdir():
+        if path.is_file() and path.name != "manifest.json":
+            beside = run / f".{path.name}.new"
+            beside.unlink(missing_ok=True)
+            try:
+                os.link(path, beside)
+            except OSError:
+                shutil.copy(path, beside)
+            os.replace(beside, run / path.name)
+
+
+def verdict(held: Mapping[str, Any], unigram: float, bigram: float) -> str:
+    """One sentence on what was learned."""
+    if "masked" not in held:
+        return "no held-out text to judge on"
+    loss, accuracy = held["masked"]["loss"], held["masked"]["accuracy"]
+    facts = (
+        f"held-out masked loss {loss:.2f}, accuracy {accuracy:.1%} "
+        f"(token frequencies alone: {unigram:.2f}, the token before: {bigram:.2f})"
+    )
+    if loss > unigram - 0.1:
+        return f"it has not begun to learn: {facts}"
+    if loss > bigram:
+        return f"it has learned something, but the token before tells more: {facts}; train longer"
+    return f"it has learned to read: {facts}"

@@ -1,0 +1,114 @@
+"""What this machine can do: speed of a model, of plain products, and whether bf16 is faster."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+
+import torch
+
+from tianci.batch import Batch, Layout
+from tianci.checkpoint import Checkpoint
+from tianci.goals.base import Joint
+from tianci.train.loop import Learner
+
+BF16_PROBE = """
+import time, torch
+torch.set_num_threads({threads})
+def seconds(dtype):
+    a, b = torch.ones(1024, 512, dtype=dtype), torch.ones(512, 1024, dtype=dtype)
+    a @ b
+    began = time.perf_counter()
+    for _ in range(8):
+        a @ b
+    return time.perf_counter() - began
+print(seconds(torch.float32) / seconds(torch.bfloat16))
+"""
+
+
+@cache
+def bf16_is_faster(device: str) -> bool:
+    """Whether products in bf16 are clearly faster here.
+
+    On the CPU this is tried in another process: some virtual machines announce bf16 instructions
+    that end the process when they are used.
+    """
+    if device != "cpu":
+        return bool(torch.cuda.is_bf16_supported())
+    code = BF16_PROBE.format(threads=torch.get_num_threads())
+    try:
+        result = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return result.returncode == 0 and float(result.stdout) > 1.3
+
+
+@cache
+def peak_flops() -> float:
+    """Operations per second of a large float32 product, the best of a few."""
+    a, b = torch.ones(1536, 1024), torch.ones(1024, 1536)
+    best = min(_seconds(lambda: a @ b) for _ in range(5))
+    return 2 * 1536 * 1024 * 1536 / best
+
+
+def tokens_per_second(model: Checkpoint, goal: Joint, batch: Batch, device: str) -> float:
+    """Training speed on one batch: forward and backward, no step, weights as they were."""
+    learner = Learner(model, goal).train()
+    batch = batch.to(device)
+    counts = goal.count(batch)
+
+    def once() -> None:
+        loss, _ = learner(batch, counts)
+        loss.backward()
+
+    once()
+    seconds = statistics.median(_seconds(once) for _ in range(3))
+    learner.zero_grad(set_to_none=True)
+    return batch.layout.tokens / seconds
+
+
+def random_batch(vocabulary: int, length: int, rows: int, rate: float = 0.15) -> Batch:
+    """A batch of the usual shape for measuring."""
+    generator = torch.Generator().manual_seed(0)
+    total = length * rows
+    places = torch.randperm(total, generator=generator)[: int(total * rate)].sort().values
+    tokens = torch.randint(0, vocabulary, (total,), generator=generator)
+    return Batch(
+        tokens,
+        Layout([length] * rows),
+        torch.zeros(total, dtype=torch.int64),
+        {
+            "masked_at": places,
+            "masked_is": tokens[places],
+            "label": torch.zeros(rows, dtype=torch.int64),
+        },
+    )
+
+
+def training_flops(model: Checkpoint, length: int, rate: float = 0.15) -> float:
+    """Useful operations per token of a training step: three times the forward pass, head
+    included."""
+    width, rows = model.model.token_table().shape[1], model.model.token_table().shape[0]
+    head = rate * 2 * (width * rows + width**2) if "masked" in model.heads else 0.0
+    return 3 * (model.model.flops(length) + head)
+
+
+def training_bytes(model: Checkpoint, batch_tokens: int, rate: float = 0.15) -> int:
+    """About how much memory training takes: weights, gradients and two moments, and activations."""
+    config = model.model.config
+    weights = 16 * model.parameter_count
+    per_token = config.layers * (12 * config.width + 2 * config.hidden) * 4
+    logits = rate * config.vocabulary * 4 * 2
+    return int(weights + batch_tokens * (per_token + logits))
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
