@@ -15,6 +15,7 @@ COMMANDS = {
     "info": "configuration, parameters, bytes and FLOPs of a model",
     "vocab": "learn a vocabulary (tokenizer) from raw text",
     "tokenize": "tokens, ids and offsets of texts",
+    "prepare": "raw text to a token store for pre-training",
     "pretrain": "pre-train a model on a corpus",
     "fill": "candidates for each [MASK] in a text",
     "embed": "one vector per line of a file",

@@ -22,6 +22,6 @@ def convert(run: Run, source: str, target: str) -> None:
     facts = run_conversion(source, target)
     run.result(
         facts,
-        f"{facts['format']} -> {target}: {facts['architecture']}, {facts['parameters']:,} parameters, "
-        f"largest output difference {facts['largest_difference']:.1e}",
+        f"{facts['format']} -> {target}: {facts['architecture']}, "
+        f"{facts['parameters']:,} parameters, largest output difference {facts['largest_difference']:.1e}",
     )

@@ -57,6 +57,6 @@ def _text(summary: dict[str, Any]) -> str:
             for name, v in summary["held"].items()
         ),
         summary["verdict"],
-        f'the model is in {summary["out"]}; try: tianci fill {summary["out"]} "...[MASK]..."',
+        f"the model is in {summary['out']}; try: tianci fill {summary['out']} TEXT_WITH_[MASK]",
     ]
     return "\n".join(lines)

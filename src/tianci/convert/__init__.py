@@ -61,8 +61,8 @@ def convert(source: str | Path, target: str | Path) -> dict[str, Any]:
         largest = _largest_difference(checkpoint.read(beside), plain, config)
         if not largest <= LIMIT:  # also when it is not a number
             raise UserError(
-                f"{folder}: outputs differ by {largest:.1e} after conversion (allowed {LIMIT:.0e}); "
-                "nothing was written"
+                f"{folder}: outputs differ by {largest:.1e} after conversion, "
+                f"{LIMIT:.0e} is allowed; nothing was written"
             )
     return {
         "format": form,

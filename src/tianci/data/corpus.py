@@ -1,7 +1,7 @@
 """The token store: memory-mapped tokens with the borders of sentences and documents.
 
-A corpus is a directory. `corpus.json` is written last, so a store without it is not finished. Each shard is a
-directory with flat little-endian arrays, and holds only text of one split ("train" or "held"):
+A corpus is a directory. `corpus.json` is written last, so a store without it is not finished. Each
+shard is a directory with flat little-endian arrays and holds text of one split ("train" or "held"):
 
     tokens.bin     T token ids without special tokens, uint16 (uint32 for more than 65,536 entries)
     sentences.bin  S + 1 int32: sentence s is tokens[sentences[s] : sentences[s + 1]]
@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ class Shard:
         return self._map("documents.bin", BORDER, self.document_count + 1)
 
     def word_starts(self, start: int, end: int) -> npt.NDArray[np.bool_] | None:
-        """For tokens start to end: whether a word begins there; None when the store has no words."""
+        """For tokens start to end: whether a word begins there; None when words are not stored."""
         if "words.bin" not in self.info["files"]:
             return None
         first = start // 8
@@ -80,13 +80,13 @@ class Shard:
         """The sentences of one document."""
         first, last = self.documents[number], self.documents[number + 1]
         borders = self.sentences[first : last + 1].tolist()
-        return [self.tokens[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+        return [self.tokens[a:b] for a, b in pairwise(borders)]
 
     @cached_property
     def _words(self) -> npt.NDArray[np.uint8]:
         return self._map("words.bin", np.dtype("u1"), (self.token_count + 7) // 8)
 
-    def _map(self, name: str, dtype: np.dtype[Any], count: int) -> Any:
+    def _map(self, name: str, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
         if count == 0:  # an empty file cannot be mapped
             return np.empty(0, dtype)
         return np.memmap(self.directory / name, dtype=dtype, mode="r", shape=(count,))
@@ -116,11 +116,11 @@ class Split:
 
 
 class Corpus:
-    """A finished token store."""
+    """A finished token store; whoever is about to finish it passes what corpus.json will hold."""
 
-    def __init__(self, directory: str | Path):
+    def __init__(self, directory: str | Path, info: dict[str, Any] | None = None):
         self.directory = Path(directory)
-        self.info = read_manifest(self.directory)
+        self.info = read_manifest(self.directory) if info is None else info
         dtype = np.dtype(self.info["dtype"])
         self.splits = {
             name: Split([self._shard(shard, dtype) for shard in shards])
@@ -141,8 +141,8 @@ class Corpus:
         tokenizer = Tokenizer.load(self.directory / "tokenizer")
         if len(tokenizer) != self.info["vocabulary"]:
             raise UserError(
-                f"{self.directory}: the tokenizer has {len(tokenizer):,} entries, but the store was "
-                f"made with {self.info['vocabulary']:,}; prepare the text again"
+                f"{self.directory}: the tokenizer has {len(tokenizer):,} entries, but the store "
+                f"was made with {self.info['vocabulary']:,}; prepare the text again"
             )
         return tokenizer
 
@@ -180,8 +180,8 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     info = read_json(directory / MANIFEST)
     if info.get("version") != VERSION:
         raise UserError(
-            f"{directory}: a corpus of version {info.get('version')}, but this tianci reads {VERSION}; "
-            "prepare the text again"
+            f"{directory}: a corpus of version {info.get('version')}, but this tianci reads "
+            f"{VERSION}; prepare the text again"
         )
     return info
 
@@ -211,7 +211,7 @@ def write_shard(directory: Path, files: dict[str, bytes], info: dict[str, Any]) 
 
 
 def finished_shard(directory: Path, key: str) -> dict[str, Any] | None:
-    """What an earlier run wrote down about this shard, if it is whole and made from the same text."""
+    """What an earlier run wrote about this shard, if it is whole and made from the same text."""
     if not (directory / "shard.json").is_file():
         return None
     info = read_json(directory / "shard.json")

@@ -1,4 +1,4 @@
-"""Files to documents to sentences, streaming: never more than one document and one block of a file in memory."""
+"""Files to documents to sentences, streaming: one document and one block of a file in memory."""
 
 from __future__ import annotations
 
@@ -44,6 +44,15 @@ class Form:
         return f"{LAYOUTS[self.layout]}; {BORDERS[self.borders]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file, the name it is reported by, and its form."""
+
+    path: Path
+    name: str
+    form: Form
+
+
 @dataclass(slots=True)
 class Document:
     """The lines of one document; `free` when they are paragraphs that hold several sentences."""
@@ -87,7 +96,8 @@ def examine(path: Path, layout: LayoutName, borders: BorderName, field: str) -> 
 
 
 def guess_layout(lines: Sequence[str]) -> str:
-    """Wrapped when inner lines of a block are all about equally long, paragraphs when many hold several sentences."""
+    """Wrapped when all lines but the last of a block are about equally long, paragraphs when many
+    lines hold several sentences."""
     full = [line for line in lines if line]
     if not full:
         return "lines"
@@ -112,20 +122,17 @@ def guess_borders(lines: Sequence[str], layout: str, whole: bool) -> str:
     together = sum(1 for line, after in pairwise(inside) if line and after)
     gaps = any(not line and not after for line, after in pairwise(inside))
     apart = layout == "wrapped" or together < 0.1 * len(inner)
-    # Paragraphs that stand apart: blank lines separate them, and not yet documents, in a file the size of an article
+    # In a file of an article's size, a blank line between all paragraphs does not end the document
     return "gap" if apart and (gaps or whole) else "blank"
 
 
 def read_documents(
-    path: Path,
-    form: Form,
-    field: str,
-    progress: Callable[[int], object] | None = None,
+    source: Source, field: str, progress: Callable[[int], object] | None = None
 ) -> Iterator[Document]:
     """The documents of one file, cut where one is longer than a million characters."""
-    free = form.layout != "lines"
-    for document in _borders(path, form, field, progress):
-        if form.layout == "wrapped":
+    free = source.form.layout != "lines"
+    for document in _borders(source, field, progress):
+        if source.form.layout == "wrapped":
             document.lines = _unwrap(document.lines)
         elif "" in document.lines:
             document.lines = [line for line in document.lines if line]
@@ -137,9 +144,9 @@ def read_documents(
 
 
 def _borders(
-    path: Path, form: Form, field: str, progress: Callable[[int], object] | None
+    source: Source, field: str, progress: Callable[[int], object] | None
 ) -> Iterator[Document]:
-    name = str(path)
+    path, name, form = source.path, source.name, source.form
     blanks_needed = {"blank": 1, "gap": 2}.get(form.borders, 0)
     number = blanks = size = first = 0
     lines: list[str] = []
@@ -207,7 +214,7 @@ def _unwrap(lines: Iterable[str]) -> list[str]:
 
 
 def _cut(document: Document) -> Iterator[Document]:
-    """Parts of at most a million characters (or one sentence); all have the line where the document began."""
+    """Parts of at most a million characters; all have the line where the document began."""
     part: list[str] = []
     size = 0
     for line in document.sentences():

@@ -1,9 +1,9 @@
 """Sentences to token ids as bytes, several times faster than the engine alone.
 
-Most tokenizers cut at spaces, and many around each Chinese character, before anything else. Then the ids of a
-sentence are the ids of its chunks in a row, and a chunk seen before need not go through the engine again: natural
-text repeats its words. Whether a tokenizer is of this sort is read from its rules, never guessed; all others
-go through the engine sentence by sentence.
+Most tokenizers cut at spaces, and many around each Chinese character, before anything else. Then
+the ids of a sentence are the ids of its chunks in a row, and a chunk seen before need not go to the
+engine again: natural text repeats its words. Whether a tokenizer is of this sort is read from its
+rules, never guessed; all others go through the engine sentence by sentence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOCAL_CUTTING = _CUT_AT_SPACES | {"Digits", "Punctuation"}
 
 
 class Encoder:
-    """Turns sentences into ids; remembers what it has seen, which changes the speed and nothing else."""
+    """Turns sentences into ids; remembers what it has seen, which changes nothing but the speed."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
@@ -75,7 +75,7 @@ class Encoder:
 
 
 def chunking(tokenizer: Tokenizer) -> Callable[[str], list[str]] | None:
-    """How to cut a sentence so that the ids of the chunks make up its ids; None when that is not certain."""
+    """How to cut a sentence so that the ids of its chunks are its ids; None when in doubt."""
     rules: dict[str, Any] = json.loads(tokenizer.engine.to_str())
     cleaning = _steps(rules["normalizer"], "normalizers")
     cutting = _steps(rules["pre_tokenizer"], "pretokenizers")
@@ -91,8 +91,8 @@ def chunking(tokenizer: Tokenizer) -> Callable[[str], list[str]] | None:
     choices = [f"[{han}][{_MARKS}]*"] if han else []
     plain = not any(token["normalized"] or token["single_word"] for token in added)
     if kinds[0] == "BertPreTokenizer" and plain and "Replace" not in {s["type"] for s in cleaning}:
-        # It also cuts around every ASCII punctuation mark. A neighbour that is neither printable ASCII nor
-        # Chinese may join or vanish in cleaning, so a run that touches one stays whole.
+        # It also cuts around every ASCII punctuation mark. A neighbour that is neither printable
+        # ASCII nor Chinese may join or vanish in cleaning, so a run that touches one stays whole.
         alone = f"(?![^ -~{han}])"
         choices = [re.escape(token["content"]) for token in added] + choices
         choices += [f"(?>[A-Za-z0-9]+){alone}", f"[!-/:-@[-`{{-~]{alone}"]

@@ -1,4 +1,4 @@
-"""The work per shard: one pure function from a bounded piece of text to the bytes of a shard and its statistics."""
+"""The work per shard: one pure function from a bounded piece of text to bytes and statistics."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Fault:
 def encode_piece(
     piece: Piece, encoder: Encoder, rules: Rules, words: WordStarts | None
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files of a shard and what is to be known about it; depends on the arguments and nothing else."""
+    """The files of a shard and what is to be known about it; depends on the arguments only."""
     sentences: list[str] = []
     counts: list[int] = []
     for document in piece.documents:
@@ -138,7 +138,7 @@ def _document_faults(
 
 
 def script_lines(documents: list[Document]) -> dict[str, Any]:
-    """How many lines are in which script, with examples of those that are neither Chinese nor Latin."""
+    """How many lines are in which script, with examples of all but Chinese and Latin."""
     found = {name: Fault() for name in scripts.NAMES}
     lines = [line for document in documents for line in document.lines]
     starts = np.cumsum([0, *(len(document.lines) for document in documents)])
@@ -151,7 +151,7 @@ def script_lines(documents: list[Document]) -> dict[str, Any]:
                 for at in (start + np.flatnonzero(kinds == number)[:room]).tolist():
                     owner = int(np.searchsorted(starts, at, "right")) - 1
                     document = documents[owner]
-                    # Lines of a document with free paragraphs may have been broken over several in the file
+                    # a free paragraph may have been broken over several lines of the file
                     inside = 0 if document.free else at - int(starts[owner])
                     fault.add(document.file, document.line + inside, lines[at])
                     fault.count -= 1

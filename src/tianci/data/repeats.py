@@ -1,7 +1,8 @@
-"""What comes again in a stream too large to remember: exact for documents, the frequent ones for lines."""
+"""What comes again in a stream too large to remember: all copies of documents, frequent lines."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator
@@ -22,14 +23,17 @@ class DocumentHashes:
 
     def __init__(self) -> None:
         self.count = 0
-        self._file = tempfile.TemporaryFile()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by our own __exit__
         self._waiting = array("Q")
 
     def __enter__(self) -> DocumentHashes:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._file.close()
 
@@ -40,7 +44,7 @@ class DocumentHashes:
             self._flush()
 
     def later_copies(self) -> npt.NDArray[np.uint8]:
-        """One bit per document (np.packbits): 1 where the same hash came before; 125 kB per million."""
+        """One bit per document (as np.packbits): 1 where the same hash came before."""
         flags = np.zeros((self.count + 7) // 8, np.uint8)
         passes = max(1, -(-self.count // PASS))
         for number in range(passes):
@@ -50,6 +54,15 @@ class DocumentHashes:
             again = places[1:][values[1:] == values[:-1]]
             np.bitwise_or.at(flags, again >> 3, (128 >> (again & 7)).astype(np.uint8))
         return flags
+
+    def at(self, places: list[int]) -> list[int]:
+        """The hashes of a few documents."""
+        self._flush()
+        found = []
+        for place in places:
+            self._file.seek(place * 8)
+            found.append(int.from_bytes(self._file.read(8), sys.byteorder))
+        return found
 
     def smallest(self, count: int) -> Hashes:
         """The smallest different hashes, in order."""
@@ -87,8 +100,8 @@ class DocumentHashes:
 class FrequentLines:
     """Counts lines by their hash in bounded memory (Misra and Gries 1982).
 
-    Counts are exact up to half a million different lines. Beyond, a count may be too low by `error` (at most
-    the number of lines divided by half a million) and is never too high.
+    Counts are exact up to half a million different lines. Beyond, a count may be too low by `error`
+    (at most the number of lines divided by half a million) and is never too high.
     """
 
     def __init__(self) -> None:
@@ -119,6 +132,16 @@ class FrequentLines:
             self.error += less
             keep = self._counts > less
             self._hashes, self._counts = self._hashes[keep], self._counts[keep] - less
+
+
+def first_flags(flags: npt.NDArray[np.uint8], count: int) -> list[int]:
+    """The places of the first few bits that are set."""
+    found: list[int] = []
+    for at in np.flatnonzero(flags)[:count].tolist():
+        found += [
+            at * 8 + bit for bit in np.flatnonzero(np.unpackbits(flags[at : at + 1])).tolist()
+        ]
+    return found[:count]
 
 
 def flagged(flags: npt.NDArray[np.uint8], number: int) -> bool:

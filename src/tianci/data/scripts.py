@@ -35,7 +35,7 @@ def _table() -> npt.NDArray[np.uint8]:
     for number, ranges in enumerate(_RANGES.values(), 1):
         for first, last in ranges:
             table[first : last + 1] = number
-    table[0x30FB : 0x30FD] = 0  # the middle dot and the long mark also stand in Chinese text
+    table[0x30FB:0x30FD] = 0  # the middle dot and the long mark also stand in Chinese text
     return table
 
 

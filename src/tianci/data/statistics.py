@@ -1,13 +1,14 @@
 """What a corpus looks like in numbers, and what a model that knows very little would lose on it.
 
-Both entropies are cross-entropies in nats per token of the held-out sentences, under models learned from the
-train split, so they are honest floors for a held-out loss and do not fall to 0 on small corpora:
+Both entropies are cross-entropies in nats per token of the held-out sentences, under models learned
+from the train split (Witten-Bell smoothing), so they do not fall to 0 on small corpora:
 
-    unigram   p(w)     = (c(w) + T / V) / (N + T)             Witten-Bell, backing off to 1 / V
-    bigram    p(w | h) = (c(h, w) + T(h) p(w)) / (c(h) + T(h))   Witten-Bell, backing off to p(w)
+    unigram   p(w)     = (c(w) + T / V) / (N + T)
+    bigram    p(w | h) = (c(h, w) + T(h) p(w)) / (c(h) + T(h))
 
-c counts tokens, N is their number, V the size of the vocabulary, T the number of different tokens seen, T(h) of those
-seen after h. Before the first token of a sentence stands a mark of its own, which is never predicted.
+c counts tokens, N is their number, V the size of the vocabulary, T the number of different tokens
+seen, T(h) of those seen after h. Before the first token of a sentence stands a mark of its own,
+which is never predicted.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tianci.data.corpus import Corpus, Shard, Split
+from tianci.data.corpus import Corpus, Split
 
 MOST_LEARNED = 10_000_000  # tokens of train the two models are learned from
 MOST_MEASURED = 1_000_000  # held-out tokens they are measured on
-FEWEST_MEASURED = 500  # with fewer held-out tokens, every tenth sentence of train is held out instead
+FEWEST_MEASURED = (
+    500  # with fewer held-out tokens, every tenth sentence of train is held out instead
+)
 
 Array = npt.NDArray[Any]
 
@@ -33,15 +36,17 @@ def entropies(corpus: Corpus) -> tuple[float, float]:
     train, held = corpus.split("train"), corpus.split("held")
     if not train.tokens and not held.tokens:
         return 0.0, 0.0
-    learn = list(_sample(train, MOST_LEARNED))
-    measure = list(_sample(held, MOST_MEASURED))
+    learn = list(_sample(train, MOST_LEARNED, vocabulary))
+    measure = list(_sample(held, MOST_MEASURED, vocabulary))
     if sum(map(len, measure)) < FEWEST_MEASURED or not learn:
         learn, measure = _every_tenth(learn or measure)
     return cross_entropies(learn, measure, vocabulary)
 
 
-def cross_entropies(learn: list[Array], measure: list[Array], vocabulary: int) -> tuple[float, float]:
-    """The two entropies; each array is a row of tokens in which `vocabulary` marks the start of a sentence."""
+def cross_entropies(
+    learn: list[Array], measure: list[Array], vocabulary: int
+) -> tuple[float, float]:
+    """The two entropies; in each row of tokens, `vocabulary` marks where a sentence starts."""
     model = Bigrams(vocabulary)
     counts = np.zeros(vocabulary + 1, np.int64)
     for row in learn:
@@ -69,12 +74,14 @@ class Bigrams:
 
     def __init__(self, vocabulary: int):
         self.base = vocabulary + 1
-        self._dtype = np.uint32 if self.base**2 <= 1 << 32 else np.uint64
+        self._dtype = np.dtype(np.uint32 if self.base**2 <= 1 << 32 else np.uint64)
         self._rows: list[Array] = []
 
     def add(self, row: Array) -> None:
         """Counts the neighbours in a row of tokens."""
-        pairs = row[:-1].astype(self._dtype) * self._dtype(self.base) + row[1:].astype(self._dtype)
+        pairs = row[:-1].astype(self._dtype) * self._dtype.type(self.base) + row[1:].astype(
+            self._dtype
+        )
         self._rows.append(pairs[row[1:] != self.base - 1])
 
     def finish(self) -> None:
@@ -84,7 +91,7 @@ class Bigrams:
         first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
         self.pairs = pairs[first]
         self.counts = np.diff(first, append=len(pairs))
-        left = (self.pairs // self._dtype(self.base)).astype(np.int64)
+        left = (self.pairs // self._dtype.type(self.base)).astype(np.int64)
         self.types = np.bincount(left, minlength=self.base)
         self.totals = np.bincount(left, self.counts, self.base)
 
@@ -93,27 +100,23 @@ class Bigrams:
         wanted = (before * self.base + after).astype(self._dtype)
         places = np.minimum(np.searchsorted(self.pairs, wanted), max(len(self.pairs) - 1, 0))
         known = self.pairs[places] == wanted if len(self.pairs) else np.zeros(len(wanted), bool)
-        counts = np.where(known, self.counts[places], 0) if len(self.pairs) else np.zeros(len(wanted))
+        counts = (
+            np.where(known, self.counts[places], 0) if len(self.pairs) else np.zeros(len(wanted))
+        )
         types, totals = self.types[before], self.totals[before]
         mixed = (counts + types * base) / np.maximum(totals + types, 1)
         return np.where(totals > 0, mixed, base)  # after a token never seen, only frequencies help
 
 
-def _sample(split: Split, most: int) -> Iterator[Array]:
-    """The beginning of each shard, as much of each as the limit allows, with marks between sentences."""
+def _sample(split: Split, most: int, mark: int) -> Iterator[Array]:
+    """The beginning of each shard, as much as the limit allows, with marks between sentences."""
     share = min(1.0, most / max(split.tokens, 1))
     for shard in split.shards:
-        borders = np.fromfile(shard.directory / "sentences.bin", shard.sentences.dtype)
-        sentences = int(np.searchsorted(borders, share * shard.token_count, "right")) - 1
-        if sentences > 0:
-            yield _marked(shard, borders[: sentences + 1])
-
-
-def _marked(shard: Shard, borders: Array) -> Array:
-    tokens = np.fromfile(shard.directory / "tokens.bin", shard.tokens.dtype, int(borders[-1]))
-    mark = int(shard.vocabulary)
-    wide = tokens.astype(np.uint16 if mark < 1 << 16 else np.uint32)
-    return np.append(np.insert(wide, borders[:-1], mark), wide.dtype.type(mark))
+        count = int(np.searchsorted(shard.sentences, share * shard.token_count, "right")) - 1
+        if count > 0:
+            borders = shard.sentences[: count + 1]
+            tokens = shard.tokens[: borders[-1]].astype(np.uint16 if mark < 1 << 16 else np.uint32)
+            yield np.append(np.insert(tokens, borders[:-1], mark), tokens.dtype.type(mark))
 
 
 def _every_tenth(rows: list[Array]) -> tuple[list[Array], list[Array]]:

@@ -38,4 +38,5 @@ class WordStarts:
         if not len(word_of) or not offsets:
             return np.ones(len(offsets), np.bool_)
         starts = np.minimum([start for start, _ in offsets], len(word_of) - 1)
-        return np.diff(word_of[starts], prepend=-1) != 0
+        changes: npt.NDArray[np.bool_] = np.diff(word_of[starts], prepend=-1) != 0
+        return changes

@@ -1,8 +1,8 @@
 """Worker processes that vanish with their parent.
 
-Each is a fresh interpreter at the other end of two pipes. When the parent dies, even by kill -9, its pipe ends,
-and the worker with it; a pool of the standard library would leave orphans. Nothing of the caller's
-main module is imported, so a script needs no `if __name__ == "__main__"`.
+Each is a fresh interpreter at the other end of two pipes. When the parent dies, even by kill -9,
+its pipe ends, and the worker with it; a pool of the standard library would leave orphans. Nothing
+of the caller's main module is imported, so a script needs no `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, BinaryIO, cast
 
@@ -54,19 +55,15 @@ class Worker:
     def close(self) -> None:
         """Lets the worker go; it ends when it sees that nothing more comes."""
         for pipe in (self._process.stdin, self._process.stdout):
-            try:
+            with suppress(OSError):  # what could not be sent to a dead worker
                 cast(BinaryIO, pipe).close()
-            except OSError:  # what could not be sent to a dead worker
-                pass
         self._process.wait()
 
     def _send(self, item: Any) -> None:
         pipe = cast(BinaryIO, self._process.stdin)
-        try:
+        with suppress(BrokenPipeError):  # the answer, or its absence, tells what happened
             pickle.dump(item, pipe, protocol=5)
             pipe.flush()
-        except BrokenPipeError:
-            pass  # the answer, or its absence, tells what happened
 
 
 def serve() -> None:

@@ -73,10 +73,11 @@ class SelfAttention(nn.Module):
             raise UserError(f"{heads} heads do not divide a width of {width}; change one of them")
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
-        self.heads, self.dropout, self.pattern = heads, dropout, pattern or Full()
+        self.heads, self.size = heads, width // heads
+        self.dropout, self.pattern = dropout, pattern or Full()
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
-        q, k, v = self.qkv(x).view(len(x), 3, self.heads, -1).unbind(1)
+        q, k, v = self.qkv(x).unflatten(1, (3, self.heads, self.size)).unbind(1)
         mixed = attend(q, k, v, layout, self.pattern, self.dropout if self.training else 0.0)
         out: Tensor = self.out(mixed.flatten(1))
         return out

@@ -169,7 +169,8 @@ class Predictor:
     def _check_length(self, text: str, row: Encoded) -> None:
         if len(row) > self.limit:
             raise UserError(
-                f'"{_short(text)}" has {len(row)} tokens, but the model reads {self.limit}; shorten it'
+                f'"{_short(text)}" has {len(row)} tokens, but the model reads {self.limit}; '
+                "shorten it"
             )
 
 

@@ -27,7 +27,11 @@ from tianci.text.words import is_chinese
 
 Kind = Literal["wordpiece", "char", "bpe", "byte-bpe", "unigram"]
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MOST_SYMBOLS = 5_000_000  # characters of different words that are learned from; bounds time and memory
+# Characters of different words that are learned from: bounds time and memory, whatever the corpus.
+MOST_SYMBOLS = {"unigram": 2_000_000}
+MOST_SYMBOLS_ELSE = 5_000_000
+# A missing merge costs one token more, a missing character loses text: so it counts for more.
+RARE_CHARACTER = 10
 HELD_BACK_LINES = 5_000
 FEW_LINES = 1_000  # below this, holding lines back would cost more than it shows
 # Words of bpe and unigram: a Chinese clause, a sign, or what lies between; each with the space before it.
@@ -83,8 +87,6 @@ def learn(
     words = counter.words()
     if not words:
         raise UserError(f"{', '.join(map(str, files))}: no text found; give a file with words")
-    if wanted.kind == "byte-bpe":
-        words = dict(words)
     tokens, merges, scores = _pieces(words, wanted, special)
     _fill_engine(engine, wanted, special, tokens, merges, scores)
     config = {"model_max_length": 512, **_bert_config(wanted)}
@@ -185,7 +187,7 @@ def _pieces(
             + ("" if wanted.kind == "byte-bpe" else ", or a lower --coverage")
         )
     room = wanted.size - len(special)
-    words = _thinned(words)
+    words = _thinned(words, MOST_SYMBOLS.get(wanted.kind, MOST_SYMBOLS_ELSE))
     merges: list[tuple[str, str]] = []
     scores: list[float] = []
     if wanted.kind == "unigram":
@@ -289,7 +291,7 @@ def _merged(
     waiting = iter(spare)
     rare = next(waiting, None)
     for count, left, right, piece in merge_pairs(words, base, spell, join):
-        while rare and rare[0] >= count and len(tokens) < room:
+        while rare and rare[0] * RARE_CHARACTER >= count and len(tokens) < room:
             tokens[rare[1]] = None
             rare = next(waiting, None)
         if len(tokens) >= room or count < wanted.min_frequency:
@@ -303,20 +305,20 @@ def _merged(
     return list(islice(tokens, room)), merges
 
 
-def _thinned(words: Mapping[str, int]) -> Mapping[str, int]:
+def _thinned(words: Mapping[str, int], most: int) -> Mapping[str, int]:
     """Fewer of the rarest words, each counted for those left out; frequent words all stay."""
     total = sum(map(len, words))
-    if total <= MOST_SYMBOLS:
+    if total <= most:
         return words
     heavy = 0
     often = 0
     for word, count in words.items():  # most frequent first
         heavy += len(word)
-        if heavy > MOST_SYMBOLS // 2:
+        if heavy > most // 2:
             often = count
             break
     light = sum(len(word) for word, count in words.items() if count <= often)
-    every = -(-light // (MOST_SYMBOLS // 2))
+    every = -(-light // (most // 2))
     kept = {}
     for word, count in words.items():
         if count > often:

@@ -1,13 +1,18 @@
 """Free paragraphs to sentences, for Chinese, English and both mixed.
 
-One pass finds the places where a sentence may end; only the doubtful ones (a full stop, a bracket that is
-still open) are looked at again. A sentence keeps its closing quotes and brackets.
+One pass finds the places where a sentence may end; only the doubtful ones (a full stop, a bracket
+that is still open) are looked at again. A sentence keeps its closing quotes and brackets.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 # A run of ends, what closes with it, and the space behind: 。” is one end, and so is ?!)
 _END = re.compile(r"""([.!?。！？｡…；‼⁇⁈⁉]+)(["'”’»›」』》〉）】〕］}\])]*)(\s*)""")
@@ -17,19 +22,19 @@ _BRACKET_REACH = 120  # a bracket that closes later than this was never meant to
 
 # The word in front of a full stop, its inner stops included: Mr, U.S, e.g, J
 _BEFORE = re.compile(r"[^\W_][\w.'’-]*$")
-_NEVER = frozenset(
-    "mr mrs ms dr prof rev hon st mt gen col capt cmdr lt sgt maj adm gov sen rep pres messrs mme mlle "
-    "vs cf viz eg ie al fig figs eq eqs sec ch vol vols pp ed eds trans ca approx e.g i.e "
-    "jan feb mar apr jun jul aug sep sept oct nov dec".split()
-)
+_NEVER = _words("""
+    mr mrs ms dr prof rev hon st mt gen col capt cmdr lt sgt maj adm gov sen rep pres messrs mme
+    mlle vs cf viz eg ie al fig figs eq eqs sec ch vol vols pp ed eds trans ca approx e.g i.e
+    jan feb mar apr jun jul aug sep sept oct nov dec
+""")
 # These may end a sentence or stand in the middle: the next word decides.
-_MAYBE = frozenset("etc inc ltd co corp bros jr sr dept est ph.d m.d b.a m.a a.m p.m u.s u.k u.n d.c".split())
-_BEFORE_NUMBER = frozenset("no nos p art para".split())  # No. 5, p. 12, but "He said no. Then"
-_STARTERS = frozenset(
-    "The A An It He She They We You I This That These Those There Here In On At By For From With After "
-    "Before When While As If But And So Then However His Her Its Their Our My Your What Who How Why "
-    "Although Since During Both Some Many Most Each Another Later Today Now".split()
-)
+_MAYBE = _words("etc inc ltd co corp bros jr sr dept est ph.d m.d b.a m.a a.m p.m u.s u.k u.n d.c")
+_BEFORE_NUMBER = _words("no nos p art para")  # No. 5, p. 12, but "He said no. Then"
+_STARTERS = _words("""
+    The A An It He She They We You I This That These Those There Here In On At By For From With
+    After Before When While As If But And So Then However His Her Its Their Our My Your What Who
+    How Why Although Since During Both Some Many Most Each Another Later Today Now
+""")
 _WORD = re.compile(r"[A-Za-z]+")
 _ACRONYM = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]")
 _OPENING = "\"'“‘«([{（「『《【"
@@ -57,7 +62,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _close(text: str, start: int, found: re.Match[str]) -> int | None:
-    """Where the sentence ends: behind its closing marks, but in front of a straight quote that opens."""
+    """Where the sentence ends: behind its closing marks, but before a quote that opens."""
     end = found.end(2)
     quote = text.find('"', found.end(1), end)
     if quote >= 0 and text.count('"', start, quote) % 2 == 0 and not found[3]:
@@ -85,7 +90,7 @@ def _inside(text: str, start: int, at: int, opening: str, closing: str) -> bool:
         return False
     closes = text.find(closing, at, at + _BRACKET_REACH)
     # (He left.) ends a sentence although the bracket closes behind the stop; (e.g. here) does not
-    return closes >= 0 and not text[at:closes].strip(".!?。！？｡…；\"'”’」』") == ""
+    return closes >= 0 and text[at:closes].strip(".!?。！？｡…；\"'”’」』") != ""
 
 
 def _ends_western(text: str, start: int, at: int, found: re.Match[str]) -> bool:
@@ -110,7 +115,6 @@ def _stop_ends(text: str, start: int, at: int, next_at: int) -> bool:
     """Whether a single full stop before white space ends the sentence, or only an abbreviation."""
     before = _BEFORE.search(text, max(start, at - 20), at)
     if before is None:
-        # "1. Introduction" numbers a heading; anything else without a word in front is an end
         return True
     word = before[0]
     low = word.lower()
@@ -125,6 +129,4 @@ def _stop_ends(text: str, start: int, at: int, next_at: int) -> bool:
     if len(word) == 1 and word.isalpha() and word.isascii():
         # an initial, but "So do I." ends where a small word stands in front
         return word == "I" and text[max(start, at - 3) : at - 1].strip().islower() and starts
-    if word.isdigit() and before.start() == start:
-        return False  # "1. Introduction"
-    return True
+    return not (word.isdigit() and before.start() == start)  # "1. Introduction"

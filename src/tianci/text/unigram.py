@@ -57,9 +57,7 @@ def learn_unigram(
             score = _log_probability(np.maximum(frequency, RARE))
         kept = frequency >= RARE
         kept[:keep_always] = True
-        loss = _loss(pieces, frequency, score)
-        loss[:keep_always] = math.inf
-        loss[~kept] = -math.inf
+        loss = np.where(kept, _loss(pieces, frequency, score), -math.inf)
         wanted = max(int(len(pieces) * SHRINK), size)
         best = np.argsort(-loss, kind="stable")[:wanted]
         best = np.sort(best[kept[best]])
@@ -169,23 +167,16 @@ def _expected(edges: Edges, score: Floats, places: int) -> Floats:
     steps = list(zip(limits[:-1], limits[1:], strict=True))
     for low, high in steps:
         part = slice(low, high)
-        _add(forward, edges.end[part], forward[edges.start[part]] * weight[part])
+        np.add.at(forward, edges.end[part], forward[edges.start[part]] * weight[part])
     ends = np.ones(places + 1, dtype=bool)
     ends[edges.start] = False  # every place inside a word starts at least its own character
     backward[ends] = 1.0
     for low, high in reversed(steps):
         part = slice(low, high)
-        _add(backward, edges.start[part], weight[part] * backward[edges.end[part]])
+        np.add.at(backward, edges.start[part], weight[part] * backward[edges.end[part]])
     total = backward[edges.start - (edges.depth - length)]  # at the start of the word
     share = forward[edges.start] * weight * backward[edges.end] / total
     return np.bincount(edges.piece, share * edges.count, len(score))
-
-
-def _add(into: Floats, places: Ints, values: Floats) -> None:
-    """into[places] += values where places repeat; fast because they lie close together."""
-    if len(places):
-        unique, back = np.unique(places, return_inverse=True)
-        into[unique] += np.bincount(back, values)
 
 
 def _log_probability(frequency: Floats) -> Floats:
@@ -206,10 +197,12 @@ def _digamma(x: Floats) -> Floats:
 
 
 def _loss(pieces: list[str], frequency: Floats, score: Floats) -> Floats:
-    """Log likelihood lost when a piece is written with the best other pieces instead."""
+    """Log likelihood lost when a piece is written with the best others; single characters must stay."""
     value = dict(zip(pieces, score.tolist(), strict=True))
-    instead = np.empty(len(pieces))
+    loss = np.full(len(pieces), math.inf)
     for index, piece in enumerate(pieces):
+        if len(piece) == 1:
+            continue
         best: list[float] = [0.0]
         for end in range(1, len(piece) + 1):
             here = -math.inf
@@ -219,8 +212,8 @@ def _loss(pieces: list[str], frequency: Floats, score: Floats) -> Floats:
                     if found is not None and best[begin] + found > here:
                         here = best[begin] + found
             best.append(here)
-        instead[index] = best[-1]
-    return np.asarray(frequency * (score - instead))
+        loss[index] = frequency[index] * (score[index] - best[-1])
+    return loss
 
 
 def _reduce(

@@ -1,0 +1,93 @@
+"""attend(): against a plain softmax by hand, whatever the lengths; and which kernel is asked on a GPU."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tianci.batch import Layout
+from tianci.nn import attention
+from tianci.nn.patterns import Causal, Full, Pattern
+
+RAGGED = [3, 3, 1, 7, 2, 7]
+
+
+def by_hand(q: Tensor, k: Tensor, v: Tensor, lengths: list[int], causal: bool) -> Tensor:
+    outputs = []
+    for a, b, c in zip(*(x.split(lengths) for x in (q, k, v)), strict=True):
+        scores = torch.einsum("qhd,khd->hqk", a, b) / math.sqrt(q.shape[-1])
+        if causal:
+            later = torch.ones(len(a), len(a)).triu(1).bool()
+            scores = scores.masked_fill(later, float("-inf"))
+        outputs.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), c))
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("pattern", [Full(), Causal()], ids=["full", "causal"])
+@pytest.mark.parametrize("lengths", [RAGGED, [4, 4], [1], [1, 1, 1]], ids=str)
+def test_equals_softmax_by_hand(lengths: list[int], pattern: Pattern) -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(sum(lengths), 2, 8, requires_grad=True) for _ in range(3))
+    ours = attention.attend(q, k, v, Layout(lengths), pattern)
+    expected = by_hand(q, k, v, lengths, pattern.causal)
+    torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-5)
+    weights = torch.randn_like(ours)
+    mine = torch.autograd.grad((ours * weights).sum(), (q, k, v), retain_graph=True)
+    theirs = torch.autograd.grad((expected * weights).sum(), (q, k, v))
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def test_empty_batch() -> None:
+    nothing = torch.zeros(0, 2, 8)
+    assert attention.attend(nothing, nothing, nothing, Layout([]), Full()).shape == (0, 2, 8)
+
+
+class _Pretends(Tensor):
+    """A tensor that says it lies on a GPU: as far as the dispatch can be tested without one."""
+
+    is_cuda = True  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "window"), [(Full(), (-1, -1)), (Causal(), (-1, 0))], ids=["full", "causal"]
+)
+def test_cuda_calls_the_variable_length_kernel(
+    pattern: Pattern, window: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def kernel(query, key, value, starts_q, starts_k, longest_q, longest_k, *, window_size):
+        calls.append((starts_q.tolist(), starts_q.dtype, longest_q, longest_k, window_size))
+        assert starts_k is starts_q
+        return query
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
+    x = torch.zeros(6, 2, 8, dtype=torch.bfloat16).as_subclass(_Pretends)
+    out = attention.attend(x, x, x, Layout([2, 3, 1]), pattern)
+    assert out.shape == x.shape
+    assert calls == [([0, 2, 5, 6], torch.int32, 3, 3, window)]
+
+
+def test_the_real_kernel_takes_these_arguments() -> None:
+    """Its fake (shape-only) version runs without a GPU, so a changed signature is noticed here."""
+    import inspect
+
+    from torch.nn.attention.varlen import varlen_attn
+
+    names = list(inspect.signature(varlen_attn).parameters)
+    assert names[:7] == ["query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"]
+    assert "window_size" in names
+
+
+def test_dropout_and_float32_stay_on_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kernel(*_: object, **__: object) -> None:
+        raise AssertionError("the variable-length kernel knows neither")
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
+    x = torch.randn(4, 1, 8).as_subclass(_Pretends)
+    attention.attend(x, x, x, Layout([4]), Full())
+    attention.attend(x.bfloat16(), x.bfloat16(), x.bfloat16(), Layout([4]), Full(), dropout=0.5)
