@@ -23,5 +23,6 @@ def convert(run: Run, source: str, target: str) -> None:
     run.result(
         facts,
         f"{facts['format']} -> {target}: {facts['architecture']}, "
-        f"{facts['parameters']:,} parameters, largest output difference {facts['largest_difference']:.1e}",
+        f"{facts['parameters']:,} parameters, "
+        f"largest output difference {facts['largest_difference']:.1e}",
     )

@@ -27,7 +27,7 @@ def read_bin(directory: Path) -> dict[str, Tensor]:
         except FileNotFoundError:
             raise UserError(f"{file} is missing, but {index.name} names it") from None
         except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
-            reason = str(error).splitlines()[0]
+            reason = (str(error).splitlines() or ["it is empty"])[0]
             raise UserError(f"{file} is not a file of plain tensors: {reason}") from error
         if not isinstance(content, dict) or not all(
             isinstance(t, Tensor) for t in content.values()

@@ -28,7 +28,7 @@ from tianci.text.words import is_chinese
 Kind = Literal["wordpiece", "char", "bpe", "byte-bpe", "unigram"]
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Characters of different words that are learned from: bounds time and memory, whatever the corpus.
-MOST_SYMBOLS = {"unigram": 2_000_000}
+MOST_SYMBOLS = {"unigram": 5_000_000}
 MOST_SYMBOLS_ELSE = 5_000_000
 # A missing merge costs one token more, a missing character loses text: so it counts for more.
 RARE_CHARACTER = 10
@@ -187,15 +187,16 @@ def _pieces(
             + ("" if wanted.kind == "byte-bpe" else ", or a lower --coverage")
         )
     room = wanted.size - len(special)
-    words = _thinned(words, MOST_SYMBOLS.get(wanted.kind, MOST_SYMBOLS_ELSE))
+    words, each = _thinned(words, MOST_SYMBOLS.get(wanted.kind, MOST_SYMBOLS_ELSE))
+    least = wanted.min_frequency * each  # once in a thinned text is still once
     merges: list[tuple[str, str]] = []
     scores: list[float] = []
     if wanted.kind == "unigram":
-        pairs = learn_unigram(words, base, room, wanted.min_frequency)
+        pairs = learn_unigram(words, base, room, max(least, 2 * each))
         tokens = [piece for piece, _ in pairs if piece not in special]
         scores = [score for piece, score in pairs if piece not in special]
     else:
-        tokens, merges = _merged(words, base, spare, room, wanted, special)
+        tokens, merges = _merged(words, base, spare, room, least, wanted, special)
     if len(tokens) < room:
         most = len(special) + len(tokens)
         raise UserError(
@@ -268,6 +269,7 @@ def _merged(
     base: list[str],
     spare: list[tuple[int, str]],
     room: int,
+    least: int,
     wanted: Vocabulary,
     special: list[str],
 ) -> tuple[list[str], list[tuple[str, str]]]:
@@ -294,7 +296,7 @@ def _merged(
         while rare and rare[0] * RARE_CHARACTER >= count and len(tokens) < room:
             tokens[rare[1]] = None
             rare = next(waiting, None)
-        if len(tokens) >= room or count < wanted.min_frequency:
+        if len(tokens) >= room or count < least:
             break
         if piece not in special:
             merges.append((left, right))
@@ -305,11 +307,10 @@ def _merged(
     return list(islice(tokens, room)), merges
 
 
-def _thinned(words: Mapping[str, int], most: int) -> Mapping[str, int]:
-    """Fewer of the rarest words, each counted for those left out; frequent words all stay."""
-    total = sum(map(len, words))
-    if total <= most:
-        return words
+def _thinned(words: Mapping[str, int], most: int) -> tuple[Mapping[str, int], int]:
+    """Fewer of the rarest words, each counted for so many as are left out; frequent words all stay."""
+    if sum(map(len, words)) <= most:
+        return words, 1
     heavy = 0
     often = 0
     for word, count in words.items():  # most frequent first
@@ -325,7 +326,7 @@ def _thinned(words: Mapping[str, int], most: int) -> Mapping[str, int]:
             kept[word] = count
         elif crc32(word.encode()) % every == 0:
             kept[word] = count * every
-    return kept
+    return kept, every
 
 
 def _fill_engine(

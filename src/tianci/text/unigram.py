@@ -43,11 +43,11 @@ class Edges:
 
 
 def learn_unigram(
-    words: Mapping[str, int], alphabet: list[str], size: int, min_frequency: int
+    words: Mapping[str, int], alphabet: list[str], size: int, least: int
 ) -> list[tuple[str, float]]:
     """At most `size` pieces with their log probabilities, best first, the whole alphabet among them."""
     text, counts, depth = _flatten(words, alphabet)
-    pieces, edges = _candidates(text, counts, depth, alphabet, size, min_frequency)
+    pieces, edges = _candidates(text, counts, depth, alphabet, size, least)
     keep_always = len(alphabet)  # single characters come first in `pieces`
     frequency = np.maximum(np.bincount(edges.piece, edges.count, len(pieces)), RARE)
     score = np.log(frequency / frequency.sum())
@@ -99,7 +99,7 @@ def _flatten(words: Mapping[str, int], alphabet: list[str]) -> tuple[Ints, Float
 
 
 def _candidates(
-    text: Ints, counts: Floats, depth: Ints, alphabet: list[str], size: int, min_frequency: int
+    text: Ints, counts: Floats, depth: Ints, alphabet: list[str], size: int, least: int
 ) -> tuple[list[str], Edges]:
     """Single characters, then the repeated substrings that cover most text."""
     at = np.flatnonzero(text >= 0)
@@ -115,7 +115,7 @@ def _candidates(
         key = group * len(alphabet) + text[at + length - 1]
         values, group = np.unique(key, return_inverse=True)
         weight = np.bincount(group, counts[at], len(values))
-        often = weight >= max(min_frequency, 2)
+        often = weight >= least
         if not often.any():
             break
         renumber = np.cumsum(often) - 1

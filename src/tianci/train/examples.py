@@ -23,8 +23,10 @@ from tianci.goals.base import Joint
 from tianci.goals.objectives.masked import Masked
 from tianci.goals.objectives.segments import Borders, Example, Pairing, whole
 from tianci.text.tokenizer import Tokenizer
+from tianci.text.words import is_chinese
 
 Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 class Store(Protocol):
@@ -39,7 +41,7 @@ class Store(Protocol):
     def read(self, start: int, end: int) -> NDArray[Any]:
         """The tokens of a range that lies inside one document."""
 
-    def word_starts(self, start: int, end: int) -> NDArray[np.bool_] | None:
+    def word_starts(self, start: int, end: int) -> Flags | None:
         """Where words begin in that range, if the store knows."""
 
 
@@ -56,38 +58,78 @@ class Position:
 class Words:
     """What the vocabulary says about word borders, as tables over token ids."""
 
-    continues: NDArray[np.bool_]  # "##ing", or a piece without the mark of a word's beginning
-    digit: NDArray[np.bool_]
-    joins: NDArray[np.bool_]  # "." and "," between digits, "%" after them
+    continues: Flags  # always part of the word before: "##ing", the second half of a character
+    letters_first: Flags  # begins with a letter and has no mark of a word's beginning
+    letters_last: Flags  # ends with a letter
+    digit: Flags
+    point: Flags  # "." and ",": part of a number between digits
+    percent: Flags  # part of a number after digits
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Words:
         tokens = [tokenizer.token(i) for i in range(len(tokenizer))]
-        if tokenizer.kind in ("wordpiece", "char"):
-            continues = [t.startswith("##") and len(t) > 2 for t in tokens]
-        else:  # a space before the word is part of its first piece, in one of two spellings
-            heads = "▁Ġ"
-            continues = [
-                i not in tokenizer.special_ids and t[:1] not in heads for i, t in enumerate(tokens)
-            ]
+        nowhere = np.zeros(len(tokens), bool)
+        if tokenizer.kind in ("wordpiece", "char", "word"):
+            marked = tokenizer.kind != "word"
+            continues = np.array([marked and t.startswith("##") and len(t) > 2 for t in tokens])
+            first = last = nowhere
+        else:
+            # A space before the word is part of its first piece, in one of two spellings. Without
+            # that mark a piece goes on only where letters meet letters: Chinese has no spaces, and
+            # a clause or a text is not a word.
+            spelled = [_spelled(t) if tokenizer.kind == "byte-bpe" else t for t in tokens]
+            ordinary = np.array([i not in tokenizer.special_ids for i in range(len(tokens))], bool)
+            continues = ordinary & np.array([t[:1] == HALF for t in spelled], bool)
+            first = ordinary & np.array([_is_letter(t[:1]) for t in spelled], bool)
+            last = ordinary & np.array([_is_letter(t[-1:]) for t in spelled], bool)
         plain = [t.removeprefix("##").lstrip("▁Ġ") for t in tokens]
         return cls(
-            np.array(continues, bool),
+            continues,
+            first,
+            last,
             np.array([p.isdigit() for p in plain], bool),
-            np.array([p in {".", ",", "%", "％", "．"} for p in plain], bool),
+            np.array([p in {".", ",", "．"} for p in plain], bool),
+            np.array([p in {"%", "％", "‰"} for p in plain], bool),
         )
 
-    def starts(self, ids: Ids) -> NDArray[np.bool_]:
+    def starts(self, ids: Ids) -> Flags:
         """True where a word begins; 3.14, 1,000 and 12.5% are one word."""
-        starts = ~self.continues[ids]
-        digit, joins = self.digit[ids], self.joins[ids]
+        goes_on = self.continues[ids]
+        goes_on[1:] |= self.letters_first[ids[1:]] & self.letters_last[ids[:-1]]
+        digit = self.digit[ids]
         after_digit = np.r_[False, digit[:-1]]
         before_digit = np.r_[digit[1:], False]
-        percent = joins & after_digit & ~before_digit
-        middle = joins & after_digit & before_digit
-        starts[middle | percent] = False
-        starts[np.r_[False, middle[:-1]]] = False
-        return starts
+        inside = self.point[ids] & after_digit & before_digit
+        goes_on |= inside | (self.percent[ids] & after_digit)
+        goes_on[1:] |= inside[:-1]
+        return ~goes_on
+
+
+HALF = "\ufffd"  # stands for bytes that are no whole character
+
+
+def _spelled(token: str) -> str:
+    """A piece of a byte vocabulary as text; HALF where it begins or ends inside a character."""
+    data = bytes(BYTES[c] for c in token if c in BYTES)
+    text = data.decode("utf-8", errors="replace")
+    if data and text[0] == HALF and data[0] >= 0xC0:
+        # the beginning of a character; two bytes: letters with accents, Greek, Cyrillic
+        text = ("é" if data[0] < 0xE0 else "中") + text[1:]
+    return text
+
+
+def _byte_spelling() -> dict[str, int]:
+    """The characters in which byte vocabularies write bytes (GPT-2's way)."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    odd = [b for b in range(256) if b not in plain]
+    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(odd)}
+
+
+BYTES = _byte_spelling()
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalnum() and not is_chinese(character)
 
 
 @dataclass(frozen=True)
@@ -117,14 +159,19 @@ class Pool:
 
     seen: Ids  # (T,) tokens as the model sees them
     original: Ids  # (T,)
-    chosen: NDArray[np.bool_]  # (T,)
+    chosen: Flags  # (T,)
     segments: NDArray[np.int8]  # (T,)
     lengths: Ids  # (E,)
     labels: Ids  # (E,)
+    spans: Ids  # (E, 4) where the segments stand in the store: start and end of both
+
+    def sort(self, numbers: Ids) -> Ids:
+        """The order in which a batch holds its examples: longest first."""
+        return numbers[np.argsort(-self.lengths[numbers], kind="stable")]
 
     def batch(self, numbers: Ids) -> Batch:
         """The examples of these numbers, longest first."""
-        numbers = numbers[np.argsort(-self.lengths[numbers], kind="stable")]
+        numbers = self.sort(numbers)
         lengths = self.lengths[numbers]
         begins = (np.cumsum(self.lengths) - self.lengths)[numbers]
         index = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(
@@ -145,10 +192,12 @@ class Pool:
     def plan(self, budget: int, rng: np.random.Generator) -> list[Ids]:
         """All examples in random order, cut into batches of about `budget` tokens."""
         order = rng.permutation(len(self.lengths))
+        if not len(order):
+            return []
         total = np.cumsum(self.lengths[order])
-        batches = max(1, round(int(total[-1]) / budget)) if len(order) else 0
+        batches = max(1, round(int(total[-1]) / budget))
         # borders at equal shares of the tokens, so that no small rest remains
-        borders = np.searchsorted(total, np.arange(1, batches) * (total[-1] / max(1, batches))) + 1
+        borders = np.searchsorted(total, np.arange(1, batches) * (total[-1] / batches)) + 1
         return [part for part in np.split(order, borders) if len(part)]
 
 
@@ -168,6 +217,11 @@ class Examples:
             )
         self.store, self.recipe, self.room = store, recipe, room
         self.words = Words.of(tokenizer)
+        # a text may contain "[SEP]" too, and the tokenizer obeys
+        self.fixed_ids = np.isin(
+            np.arange(len(tokenizer)),
+            [i for i in (self.cls, self.sep, self.mask, tokenizer.pad) if i is not None],
+        )
         self.ordinary = np.array(
             [i for i in range(len(tokenizer)) if i not in tokenizer.special_ids]
         )
@@ -198,12 +252,19 @@ class Examples:
     def fixed(self, tokens: int) -> list[Batch]:
         """The first batches, up to so many tokens: for evaluation, always the same."""
         found: list[Batch] = []
-        for pool, numbers, position in self.draws(Position()):
+        for pool, numbers in self.once(tokens):
             found.append(pool.batch(numbers))
-            tokens -= found[-1].layout.tokens
-            if tokens <= 0 or position.epoch > 0:
-                break
         return found
+
+    def once(self, tokens: int) -> Iterator[tuple[Pool, Ids]]:
+        """The first draws, up to so many tokens, never more than one epoch."""
+        for pool, numbers, position in self.draws(Position()):
+            if position.epoch > 0:
+                break
+            yield pool, numbers
+            tokens -= int(pool.lengths[numbers].sum())
+            if tokens <= 0 or position.document >= self.store.count():
+                break
 
     def rng(self, *key: str | int) -> np.random.Generator:
         """A generator that depends on nothing but the seed and the key."""
@@ -250,9 +311,7 @@ class Examples:
         ids = np.empty(total, np.int64)
         segments = np.zeros(total, np.int8)
         special = np.zeros(total, bool)
-        known: list[
-            tuple[int, NDArray[np.bool_]]
-        ] = []  # word borders from the store, where it has them
+        known: list[tuple[int, Flags]] = []  # word borders from the store, where it has them
         at = 0
         for example, length in zip(examples, lengths.tolist(), strict=True):
             ids[at] = self.cls
@@ -268,9 +327,11 @@ class Examples:
                 ids[middle + 1 : at + length - 1] = self.store.read(*example.b)
                 segments[middle + 1 : at + length] = 1
             at += length
+        special |= self.fixed_ids[ids]
         labels = np.array([e.label for e in examples], np.int64)
+        spans = np.array([(*e.a, *(e.b or (0, 0))) for e in examples], np.int64).reshape(-1, 4)
         if self.recipe.masked is None or not total:
-            return Pool(ids, ids, np.zeros(total, bool), segments, lengths, labels)
+            return Pool(ids, ids, np.zeros(total, bool), segments, lengths, labels, spans)
         starts = self.words.starts(ids)
         for begin, borders in known:
             # a word of the store's dictionary joins Chinese characters; it never splits a "##" word
@@ -279,7 +340,7 @@ class Examples:
         hidden = self.recipe.masked.corrupt(
             ids, sequence, special, starts, self.mask, self.ordinary, rng
         )
-        return Pool(hidden.tokens, ids, hidden.chosen, segments, lengths, labels)
+        return Pool(hidden.tokens, ids, hidden.chosen, segments, lengths, labels, spans)
 
 
 def _required(id: int | None, token: str, recipe: Recipe) -> int:

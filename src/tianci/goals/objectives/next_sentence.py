@@ -57,7 +57,8 @@ class NextSentence(Pairing):
                 continue
             a = (int(sentences[piece.first]), piece.split)
             if rng.random() < self.random:
-                b = self._elsewhere(documents, document, max(1, target - (a[1] - a[0])), rng)
+                tokens = max(1, target - (a[1] - a[0]))
+                b = self._elsewhere(documents, document, tokens, piece.inside, rng)
                 first = piece.split_sentence  # what was not used comes in the next example
                 label = IS_RANDOM
             else:
@@ -68,17 +69,27 @@ class NextSentence(Pairing):
             yield Example(a, b, label)
 
     def _elsewhere(
-        self, documents: Documents, document: int, tokens: int, rng: np.random.Generator
+        self,
+        documents: Documents,
+        document: int,
+        tokens: int,
+        inside: bool,
+        rng: np.random.Generator,
     ) -> Span:
-        """Whole sentences of another document, from a random one on, until there are enough
-        tokens."""
+        """Sentences of another document, from a random one on, until there are enough tokens.
+
+        They begin inside a sentence where a real continuation would: otherwise a first word that
+        begins no sentence would give the answer away.
+        """
         other = int(rng.integers(documents.count() - 1))
         other += other >= document
         sentences = documents.sentences(other)
         first = int(rng.integers(len(sentences) - 1))
-        last = int(np.searchsorted(sentences, sentences[first] + tokens, side="left"))
-        last = min(max(last, first + 1), len(sentences) - 1)
-        return int(sentences[first]), int(sentences[last])
+        start, end = int(sentences[first]), int(sentences[first + 1])
+        if inside and end - start > 1:
+            start = int(rng.integers(start + 1, end))
+        last = int(np.searchsorted(sentences, start + tokens, side="left"))
+        return start, int(sentences[min(last, len(sentences) - 1)])
 
     def count(self, batch: Batch) -> int:
         return len(batch.layout)

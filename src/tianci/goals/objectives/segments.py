@@ -76,7 +76,8 @@ class Chunk(NamedTuple):
     first: int  # sentence number
     last: int  # sentence number, exclusive
     split: int  # token number
-    split_sentence: int  # the first sentence of the second half
+    split_sentence: int  # the first sentence behind the split
+    inside: bool = False  # whether the split lies inside a sentence
 
 
 def chunk(sentences: Borders, first: int, target: int, rng: np.random.Generator) -> Chunk | None:
@@ -96,7 +97,7 @@ def chunk(sentences: Borders, first: int, target: int, rng: np.random.Generator)
     end = min(end, start + target)
     if end - start < 2:
         return None
-    return Chunk(first, last, int(rng.integers(start + 1, end)), last)
+    return Chunk(first, last, int(rng.integers(start + 1, end)), last, True)
 
 
 def fit(a: Span, b: Span, room: int, rng: np.random.Generator) -> tuple[Span, Span]:
