@@ -20,9 +20,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tianci import __version__
-from tianci.errors import UserError
+from tianci.errors import UserError, unknown
 from tianci.files import read_json, write_directory, write_json
-from tianci.models import families, family
+from tianci.models import families, family, preset_names
 from tianci.models.base import Model, Names, Public
 from tianci.text.tokenizer import Tokenizer
 
@@ -238,7 +238,7 @@ def read(directory: str | Path) -> Checkpoint:
     """The checkpoint in a directory written by tianci or transformers."""
     folder = Path(directory)
     if not folder.is_dir():
-        raise UserError(f"{folder} is not a model directory (and no preset has that name)")
+        raise _no_model(folder)
     kind, config, extra = config_from_public(
         folder / "config.json", read_json(folder / "config.json")
     )
@@ -254,6 +254,13 @@ def read(directory: str | Path) -> Checkpoint:
                 f"{folder}: the tokenizer has {size} entries, but the model only {rows}"
             )
     return checkpoint
+
+
+def _no_model(folder: Path) -> UserError:
+    if folder.parent == Path(".") and not str(folder).startswith("."):  # may be meant as a preset
+        near = unknown("preset", folder.name, preset_names())
+        return UserError(f"{folder} is not a model directory, and {near}")
+    return UserError(f"{folder} is not a model directory")
 
 
 # ---------------------------------------------------------------- writing

@@ -71,7 +71,10 @@ def write_file(path: str | Path, content: str | bytes) -> None:
     """Replaces one file atomically."""
     target = Path(path)
     data = content.encode() if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise UserError(f"cannot write to {target}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -49,7 +49,7 @@ WHOLE = [
 
 
 def random_text(rng: random.Random) -> str:
-    """Up to about 24 characters out of a few pools, whole snippets, and now and then any code point."""
+    """Some characters out of a few pools, whole snippets, now and then any code point."""
     pools = rng.sample(POOLS, rng.randint(1, 4))
     parts = []
     for _ in range(rng.randint(1, 8)):

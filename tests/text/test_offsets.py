@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -65,7 +65,7 @@ class Checker:
         )
         spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
-        @lru_cache(maxsize=None)
+        @cache
         def clean(text: str) -> str:
             text = normalizer.normalize_str(text) if normalizer else text
             if self.kind == "byte-bpe":
@@ -74,7 +74,9 @@ class Checker:
 
         self.clean = clean
 
-    def check(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+    def check(
+        self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]
+    ) -> None:
         covered = [False] * len(text)
         last = 0
         for id, token, (start, end) in zip(ids, tokens, offsets, strict=True):
@@ -98,12 +100,15 @@ class Checker:
         if surface.strip() != surface:  # only a piece of white space keeps white space
             assert not token.strip("▁Ġ") or self.kind == "byte-bpe", (text, token, surface)
         assert bare in clean, (text, token, surface, clean)
-        # Equal, unless one character became several, a character is split into bytes, or marks were moved.
+        # Equal, unless one character became several, a character is split into bytes, or marks were
+        # moved.
         if all(len(self.clean(character)) == 1 and not joins(character) for character in surface):
             assert bare == (clean.lstrip("▁Ġ") or clean), (text, token, surface, clean)
 
 
-@pytest.mark.parametrize("wanted", WANTED, ids=lambda w: f"{w.kind}{'+nfkc' * w.nfkc}{'+numbers' * w.numbers}")
+@pytest.mark.parametrize(
+    "wanted", WANTED, ids=lambda w: f"{w.kind}{'+nfkc' * w.nfkc}{'+numbers' * w.numbers}"
+)
 def test_random_strings(wanted: Vocabulary, corpus: Path) -> None:
     tokenizer, _ = learn([corpus], wanted)
     checker = Checker(tokenizer, wanted)
@@ -115,7 +120,7 @@ def test_random_strings(wanted: Vocabulary, corpus: Path) -> None:
 
 
 def test_data_sets(corpus: Path) -> None:
-    """Real sentences, all kinds in turn; the vocabulary was learned from other text, so much is unknown."""
+    """Real sentences, all kinds in turn."""
     if not DATA.is_dir():
         pytest.skip(f"no {DATA.name} directory beside the repository: nothing real to check on")
     checkers = [Checker(learn([corpus], wanted)[0], wanted) for wanted in WANTED[1::4]]
@@ -134,8 +139,8 @@ def test_data_sets(corpus: Path) -> None:
 def _sentences(directory: Path) -> Iterator[str]:
     """Strings of a data set, whatever its format, cut to 300 characters."""
     for path in sorted(directory.iterdir()):
-        raw = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-        with raw as file:
+        read = gzip.open if path.suffix == ".gz" else open
+        with read(path, "rt", encoding="utf-8") as file:
             if ".json" in path.suffixes:
                 yield from (s[:300] for s in _strings(json.load(file)) if s)
             elif ".jsonl" in path.suffixes:
@@ -147,7 +152,9 @@ def _sentences(directory: Path) -> Iterator[str]:
                     if line.strip():
                         tokens.append(line.split("\t")[0])
                     elif tokens:
-                        yield "".join(tokens) if len(max(tokens, key=len)) == 1 else " ".join(tokens)
+                        yield (
+                            "".join(tokens) if len(max(tokens, key=len)) == 1 else " ".join(tokens)
+                        )
                         tokens = []
             else:
                 yield from (line.rstrip("\n")[:300] for line in file if line.strip())
@@ -182,7 +189,7 @@ def test_by_hand(corpus: Path) -> None:
     assert surfaces(composed, "１，２３４．５元") == ["１，２３４．５", "元"]
     assert surfaces(composed, "\u1100\u1161\u11a8 a") == ["\u1100\u1161\u11a8", "a"]  # jamo
     assert surfaces(composed, "㎏") in (["㎏"], ["㎏", "㎏"])  # both k and g come from it
-    assert surfaces(spaced, " the 的") [-1] == "的"  # no space in front
+    assert surfaces(spaced, " the 的")[-1] == "的"  # no space in front
     assert surfaces(stripped, "a\ud800b") in (["a\ud800b"], ["a", "b"])  # half a surrogate pair
 
 
@@ -207,5 +214,7 @@ def test_count(capsys: pytest.CaptureFixture[str]) -> None:
     if not CHECKED["random strings"]:
         pytest.skip("the property tests did not run")
     with capsys.disabled():
-        print("\noffsets checked:", ", ".join(f"{count:,} {what}" for what, count in CHECKED.items()))
+        print(
+            "\noffsets checked:", ", ".join(f"{count:,} {what}" for what, count in CHECKED.items())
+        )
     assert CHECKED["random strings"] >= 100_000

@@ -23,7 +23,7 @@ from tianci.text.clean import NUMBER
 from tianci.text.tokenizer import Tokenizer
 
 BATCH = 512  # sentences at once; the engine holds some 100 bytes per token of a batch
-MOST_CHUNKS = 1 << 18  # remembered at once, some 40 MB
+MOST_CHUNKS = 1 << 16  # remembered in each of two generations, some 20 MB in all
 LONGEST_CHUNK = 40  # characters; longer ones hardly come again
 
 _HAN = "\u4e00-\u9fff"
@@ -44,6 +44,7 @@ class Encoder:
         self._code = "H" if self.dtype.itemsize == 2 else "I"
         self._cut = chunking(tokenizer)
         self._known: dict[str, bytes] = {}
+        self._older: dict[str, bytes] = {}
 
     def encode(self, sentences: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
         """The ids of all sentences in a row, and how many tokens each has."""
@@ -62,10 +63,14 @@ class Encoder:
 
     def _by_chunks(self, batch: Sequence[str], cut: Callable[[str], list[str]]) -> list[bytes]:
         rows = [cut(sentence) for sentence in batch]
-        if len(self._known) > MOST_CHUNKS:
-            self._known.clear()
-        known = self._known
-        new = list(set(chain.from_iterable(rows)).difference(known))
+        if (
+            len(self._known) > MOST_CHUNKS
+        ):  # what is not used again until the next time is forgotten
+            self._known, self._older = {}, self._known
+        known, older = self._known, self._older
+        missing = set(chain.from_iterable(rows)).difference(known)
+        known.update((chunk, older[chunk]) for chunk in missing.intersection(older))
+        new = list(missing.difference(older))
         known.update(zip(new, self._directly(new), strict=True))
         encoded = [b"".join(map(known.__getitem__, row)) for row in rows]
         for chunk in new:

@@ -9,9 +9,9 @@ from tianci.data.documents import Document
 from tianci.data.piece import EXAMPLES, Fault, Piece, Rules
 from tianci.data.survey import Survey, digest, documents_of, short
 
-# Characters of text per shard: some 50 shards, so that all cores have work to the end, but neither
-# tiny ones nor such as do not fit into memory beside each other.
-FEWEST, MOST, SHARDS = 1 << 17, 1 << 22, 48
+# Bytes of text per shard: some 50 shards, so that all cores have work to the end, but neither tiny
+# ones nor such as do not fit into memory beside each other.
+FEWEST, MOST, SHARDS = 400_000, 12_000_000, 48
 
 
 class Gather:
@@ -24,7 +24,7 @@ class Gather:
         self.survey = survey
         self.rules = rules
         self.dedupe = dedupe
-        self.size = min(max(survey.characters // SHARDS, FEWEST), MOST)
+        self.size = min(max(survey.bytes // SHARDS, FEWEST), MOST)
         self.copies = Fault()
         self.repeats: dict[int, dict[str, Any]] = {}  # by hash, the most frequent lines
         self.repeat_count = 0
@@ -39,15 +39,15 @@ class Gather:
         made = {"train": 0, "held": 0}
         pieces = {split: Piece(split, 0) for split in made}
         keys = {split: bytearray() for split in made}
-        sizes = dict.fromkeys(made, (0, 0))  # characters, bytes
+        sizes = dict.fromkeys(made, 0)
 
         def hand_out(split: str) -> Piece:
             piece = pieces[split]
             piece.key = self.rules.key(bytes(keys[split]))
-            self.bytes.append(sizes[split][1])
+            self.bytes.append(sizes[split])
             made[split] += 1
             pieces[split], keys[split] = Piece(split, made[split]), bytearray()
-            sizes[split] = (0, 0)
+            sizes[split] = 0
             return piece
 
         for number, document in enumerate(documents_of(self.survey.sources, self.survey.field)):
@@ -61,10 +61,9 @@ class Gather:
             pieces[split].documents.append(document)
             place = f"{document.file}\0{document.line}\0{document.free:d}\0"
             keys[split] += value + place.encode("utf-8", "surrogateescape")
-            characters = sum(map(len, document.lines))
-            sizes[split] = (sizes[split][0] + characters, sizes[split][1] + size)
+            sizes[split] += size
             # many documents of a few characters weigh by their number
-            if sizes[split][0] + 100 * len(pieces[split].documents) >= self.size:
+            if sizes[split] + 200 * len(pieces[split].documents) >= self.size:
                 yield hand_out(split)
         for split in made:
             if pieces[split].documents:

@@ -35,7 +35,7 @@ from tianci.settings import setting
 from tianci.text.source import STDIN, find_files, total_bytes
 from tianci.text.tokenizer import Tokenizer
 
-SMALL = 2_000_000  # characters; less is done before a second process has started
+SMALL = 4_000_000  # bytes of text; less is done before a second process has started
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,10 @@ def _hash(folder: Path) -> str:
 def _workers(threads: int | None, seen: Survey) -> int:
     if threads:
         return threads
-    return 1 if seen.characters < SMALL else len(os.sched_getaffinity(0))
+    if seen.bytes < SMALL:
+        return 1
+    # a container may have fewer cores than the machine; macOS cannot tell
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _encode(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tianci import checkpoint
-from tianci.batch import Batch
+from tianci.batch import Batch, Layout
 from tianci.data.collate import by_budget
 from tianci.errors import UserError
 from tianci.files import read_json
@@ -21,6 +22,9 @@ from tianci.models import is_preset
 from tianci.text.tokenizer import Encoded, Tokenizer
 
 BATCH_TOKENS = 4096  # enough rows for full speed, small enough to stay in cache
+SCORED_AT_ONCE = 16 * BATCH_TOKENS  # tokens of a group of texts, each masked in all places
+REMEMBERED = 10_000  # scores of texts that may come again
+Scored = dict[str, Any]  # score, mean, tokens, token_scores
 Candidates = list[list[dict[str, Any]]]  # per mask, best first: token, id, score
 
 
@@ -125,6 +129,94 @@ class Predictor:
 
         return self.run(encoded, answer)
 
+    @overload
+    def score(self, text: str, whole_words: bool = False) -> Scored: ...
+    @overload
+    def score(self, text: list[str], whole_words: bool = False) -> list[Scored]: ...
+    def score(self, text: str | list[str], whole_words: bool = False) -> Scored | list[Scored]:
+        """How likely the model finds a text: its pseudo-log-likelihood (Salazar and others, 2020).
+
+        Each token is masked in turn and judged by the log-probability of the right one; `score` is
+        the sum, `mean` the mean. With `whole_words` the later pieces of the same word are masked
+        too (Kauf and Ivanova, 2023): otherwise a rare long word is easy, because its end gives its
+        beginning away.
+        """
+        if isinstance(text, str):
+            return next(self.scores([text], whole_words))
+        return list(self.scores(text, whole_words))
+
+    def scores(self, texts: Iterable[str], whole_words: bool = False) -> Iterator[Scored]:
+        """The same for a stream of texts, in order; a text that comes again is not computed again."""
+        if "masked" not in self.heads:
+            raise UserError("this model has no masked-language-model head, so it cannot score")
+        if self.tokenizer.mask is None:
+            raise UserError("this model's vocabulary has no mask token, so it cannot score")
+        known: dict[str, Scored] = {}
+        waiting: list[str] = []
+        new: dict[str, Encoded] = {}
+        size = 0
+        for text in texts:
+            waiting.append(text)
+            if text not in known and text not in new:
+                new[text] = self.tokenizer.encode([text])[0]
+                length = min(len(new[text]), self.limit)
+                size += length * len(new[text])
+            if size >= SCORED_AT_ONCE or len(waiting) >= REMEMBERED:
+                yield from self._score_all(waiting, new, known, whole_words)
+                waiting, new, size = [], {}, 0
+        yield from self._score_all(waiting, new, known, whole_words)
+
+    def _score_all(
+        self,
+        texts: list[str],
+        new: dict[str, Encoded],
+        known: dict[str, Scored],
+        whole_words: bool,
+    ) -> Iterator[Scored]:
+        """Scores what is new, then answers for all."""
+        if len(known) > REMEMBERED:
+            for text in [text for text in known if text not in texts]:
+                del known[text]
+        rows = list(new.values())
+        for text, row, found in zip(new, rows, self._token_scores(rows, whole_words), strict=True):
+            tokens = [t for t, special in zip(row.tokens, row.special, strict=True) if not special]
+            total = math.fsum(found)
+            known[text] = {
+                "score": total,
+                "mean": total / len(found) if found else 0.0,
+                "tokens": tokens,
+                "token_scores": found,
+            }
+        for text in texts:
+            yield dict(known[text])
+
+    def _token_scores(self, rows: Sequence[Encoded], whole_words: bool) -> list[list[float]]:
+        """The log-probability of each token that is not special, masked one at a time."""
+        results = [[0.0] * (len(row) - sum(row.special)) for row in rows]
+        questions: list[_Question] = []
+        for number, row in enumerate(rows):
+            questions += _questions(row, number, self.limit, whole_words)
+        mask = self.tokenizer.mask
+        for numbers in by_budget([len(q.ids) for q in questions], BATCH_TOKENS):
+            asked = [questions[n] for n in numbers]
+            tokens = torch.tensor([i for q in asked for i in q.ids], dtype=torch.int64)
+            layout = Layout([len(q.ids) for q in asked])
+            starts = layout.starts.tolist()
+            hidden = [start + p for start, q in zip(starts, asked, strict=False) for p in q.hidden]
+            places = layout.first() + torch.tensor([q.hidden[0] for q in asked])
+            answers = tokens[places]
+            tokens[torch.tensor(hidden)] = mask
+            segments = torch.tensor([i for q in asked for i in q.segments], dtype=torch.int64)
+            batch = Batch(tokens, layout, segments).to(self.device)
+            with torch.inference_mode():
+                states = self.model(batch).last[places.to(self.device)]
+                logits = self.heads["masked"](states, self.model.token_table()).float()
+                right = logits.gather(1, answers.to(self.device)[:, None]).squeeze(1)
+                scores = (right - logits.logsumexp(-1)).tolist()
+            for question, score in zip(asked, scores, strict=True):
+                results[question.row][question.place] = score
+        return results
+
     def embed(
         self,
         texts: str | Sequence[str],
@@ -172,6 +264,39 @@ class Predictor:
                 f'"{_short(text)}" has {len(row)} tokens, but the model reads {self.limit}; '
                 "shorten it"
             )
+
+
+class _Question(NamedTuple):
+    """A text with one token hidden (and perhaps the rest of its word)."""
+
+    row: int  # which text
+    place: int  # which of its tokens
+    ids: list[int]
+    segments: list[int]
+    hidden: list[int]  # places in ids; the first is the one that is asked for
+
+
+def _questions(row: Encoded, number: int, limit: int, whole_words: bool) -> Iterator[_Question]:
+    """One question per token; of a text that is too long, the tokens around the one in question."""
+    inner = [i for i, special in enumerate(row.special) if not special]
+    if not inner:
+        return
+    first, last = inner[0], inner[-1] + 1  # the template stands around the text
+    room = min(limit - (len(row) - len(inner)), len(inner))
+    for place, at in enumerate(inner):
+        start = first + min(max(0, place - room // 2), len(inner) - room)
+        stop = start + room
+        keep = [*range(first), *range(start, stop), *range(last, len(row))]
+        end = at + 1
+        while whole_words and end < stop and row.words[end] == row.words[at] is not None:
+            end += 1
+        yield _Question(
+            number,
+            place,
+            [row.ids[i] for i in keep],
+            [row.segments[i] for i in keep],
+            [i - start + first for i in range(at, end)],
+        )
 
 
 def _short(text: str) -> str:

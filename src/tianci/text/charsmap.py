@@ -1,7 +1,8 @@
 """A character map in the form that the engine's `Precompiled` step reads.
 
-It is SentencePiece's: the size of a double-array trie, the trie as 32-bit units (Darts-clone), and then the
-replacements, each ended by NUL. The trie takes the UTF-8 bytes of a character to the place of its replacement.
+It is SentencePiece's: the size of a double-array trie, the trie as 32-bit units (Darts-clone), and
+then the replacements, each ended by NUL. The trie takes the UTF-8 bytes of a character to the
+place of its replacement.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ _LETTER = (
     "A-Za-zＡ-Ｚａ-ｚ\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af"
     "\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u0481\u048a-\u052f_"
 )
-# Integers and decimals, thousands in groups of three, percent and per mille included: 1,234.5%. Digits that
-# touch a letter belong to a word (mp3, B2B, 5G, v2.0, 3kg) and stay. The two look-behinds at the start of a
-# decimal part are for names such as v2.0. `(?>` keeps the engine from giving back digits: no 1 out of 1.5kg.
-# Only syntax that Python and Oniguruma read alike, because offsets are found with Python's.
+# Integers and decimals, thousands in groups of three, percent and per mille included: 1,234.5%.
+# Digits that touch a letter belong to a word (mp3, B2B, 5G, v2.0, 3kg) and stay. The two
+# look-behinds at the start of a decimal part are for names such as v2.0. `(?>` keeps the engine
+# from giving back digits: no 1 out of 1.5kg. Only syntax that Python and Oniguruma read alike,
+# because offsets are found with Python's.
 NUMBER = (
     f"(?<![{_DIGIT}{_LETTER}])(?<![{_LETTER}][{_DIGIT}][.．])(?<![{_LETTER}][{_DIGIT}][{_DIGIT}][.．])"
     f"(?>(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+|[０-９]{{1,3}}(?:[,，][０-９]{{3}})+|[{_DIGIT}]+)(?![{_DIGIT}])"

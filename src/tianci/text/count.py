@@ -1,7 +1,8 @@
-"""How often each word occurs in a stream of lines: all that learning a vocabulary needs of the text.
+"""How often each word occurs in a stream of lines: all that learning needs of the text.
 
-Lines are first cut at places where every kind of tokenizer cuts anyway, which Python does quickly. Only the
-*different* chunks go through the engine's cleaning and word splitting, so the words are the engine's own.
+Lines are first cut at places where every kind of tokenizer cuts anyway, which Python does quickly.
+Only the *different* chunks go through the engine's cleaning and word splitting, so the words are
+the engine's own.
 """
 
 from __future__ import annotations
@@ -38,9 +39,7 @@ class WordCounter:
         self.chunks.update(self.pattern.findall("\n".join(lines)))
         while len(self.chunks) > MOST_WORDS:
             self.dropped_below += 1
-            self.chunks = Counter(
-                {c: n for c, n in self.chunks.items() if n >= self.dropped_below}
-            )
+            self.chunks = Counter({c: n for c, n in self.chunks.items() if n >= self.dropped_below})
 
     def words(self) -> dict[str, int]:
         """Words as the engine sees them, in an order that depends on the text alone."""

@@ -10,6 +10,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from tianci.errors import UserError
+from tianci.files import read_json
 
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 # Used only where neither tokenizer_config.json nor special_tokens_map.json names the token.
@@ -32,8 +33,8 @@ def read(directory: Path) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
             f"{directory}: no such directory; a tokenizer is a directory with its files"
         )
     config = {
-        **read_json(directory / "special_tokens_map.json"),
-        **read_json(directory / "tokenizer_config.json"),
+        **_json_or_nothing(directory / "special_tokens_map.json"),
+        **_json_or_nothing(directory / "tokenizer_config.json"),
     }
     if (directory / "tokenizer.json").is_file():
         engine = _engine_from_json(directory / "tokenizer.json")
@@ -50,17 +51,8 @@ def read(directory: Path) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
     return engine, config
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty when there is no such file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (ValueError, OSError) as error:
-        raise UserError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: expected a JSON object, found {type(content).__name__}")
-    return content
+def _json_or_nothing(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
 
 
 def _engine_from_json(path: Path) -> tokenizers.Tokenizer:
@@ -197,7 +189,7 @@ def _outline(engine: tokenizers.Tokenizer) -> list[Any]:
 
 
 def write(engine: tokenizers.Tokenizer, kind: str, config: dict[str, Any], directory: Path) -> None:
-    """tokenizer.json, tokenizer_config.json, and vocab.txt for the kinds that are a list of pieces."""
+    """tokenizer.json, tokenizer_config.json, and vocab.txt where the pieces are a plain list."""
     engine.save(str(directory / "tokenizer.json"), pretty=True)
     model = type(engine.model).__name__
     names = {role: engine.id_to_token(id) for role, id in special_names(engine, config).items()}

@@ -1,7 +1,8 @@
 """Byte-pair merges: the most frequent pair of neighbours becomes a piece, until there are enough.
 
-The library's own trainer numbers the `##` pieces in the order of a hash table, so that ties fall differently
-in every process. Here a tie goes to the pair whose parts came first, and the result is always the same.
+The library's own trainer numbers the `##` pieces in the order of a hash table, so that ties fall
+differently in every process. Here a tie goes to the pair whose parts came first, and the result is
+always the same.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Join = Callable[[str, str], str | None]
 def merge_pairs(
     words: Mapping[str, int], tokens: list[str], spell: Spell, join: Join
 ) -> Iterator[tuple[int, str, str, str]]:
-    """The merges, best first: (count, left, right, piece); a piece that exists is not numbered again.
+    """The merges, best first: (count, left, right, piece).
 
-    `spell` gives a word as ids of `tokens`, None where a character is not in the alphabet: no pair crosses it.
-    `join` gives the piece made of two, or None where they must not be joined.
+    `spell` gives a word as ids of `tokens`, None where a character is not in the alphabet: no pair
+    crosses it. `join` gives the piece made of two, or None where they must not be joined.
     """
     tokens = list(tokens)
     known = {token: id for id, token in enumerate(tokens)}

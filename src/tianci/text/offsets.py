@@ -1,10 +1,11 @@
 """Offsets into the original text, where the engine's own are not exact.
 
-The engine keeps track of places while it cleans, one character at a time, and loses part of what belongs
-together: a number that became #NUM# points at its last digit, a letter and an accent that were composed point
-at the letter, an accent that was stripped belongs to nobody. Here the text is cut into atoms (numbers, and
-characters with the marks that were joined to them or stripped), and every offset is widened to whole atoms.
-Most texts contain none, which is found out at the speed of a set difference.
+The engine keeps track of places while it cleans, one character at a time, and loses part of what
+belongs together: a number that became #NUM# points at its last digit, a letter and an accent that
+were composed point at the letter, an accent that was stripped belongs to nobody. Here the text is
+cut into atoms (numbers, and characters with the marks that were joined to them or stripped), and
+every offset is widened to whole atoms. Most texts contain none, which is found out at the speed of
+a set difference.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Surface:
     def __init__(self, engine: tokenizers.Tokenizer):
         self._stages = _flat(engine.normalizer)
         steps = {name for name, _ in _steps(engine.normalizer)}
-        replaced = [step.get("pattern") for name, step in _steps(engine.normalizer) if name == "Replace"]
+        replaced = [
+            step.get("pattern") for name, step in _steps(engine.normalizer) if name == "Replace"
+        ]
         self._number = re.compile(NUMBER) if {"Regex": NUMBER} in replaced else None
         self._joins = bool(steps & JOINING)
         self._spaced = any(name in SPACED for name, _ in _steps(engine.pre_tokenizer))
@@ -86,7 +89,7 @@ class Surface:
             start = end
 
     def _inside(self, cluster: str) -> list[tuple[int, int]]:
-        """The atoms of a character and its followers: cut where cleaning the parts gives the whole."""
+        """The atoms of a character and its followers: cut where cleaned parts make the whole."""
         if len(cluster) > LONGEST_CLUSTER:
             return [(0, len(cluster))]
         whole = self._clean(cluster)
@@ -97,14 +100,16 @@ class Surface:
         ]
         atoms: list[tuple[int, int]] = []
         for start, end in zip([0, *cuts], [*cuts, len(cluster)], strict=True):
-            if atoms and not self._clean(cluster[start:end])[-1]:  # stripped: goes with what it stood on
+            if (
+                atoms and not self._clean(cluster[start:end])[-1]
+            ):  # stripped: goes with what it stood on
                 atoms[-1] = (atoms[-1][0], end)
             else:
                 atoms.append((start, end))
         return atoms
 
     def _clean(self, text: str) -> list[str]:
-        """The text after each step: composed in one and taken apart again in the next is mixed, too."""
+        """The text after each step: one may compose what the next takes apart again."""
         text = LONE_SURROGATE.sub("\ufffd", text)
         results = []
         for stage in self._stages:
@@ -146,7 +151,7 @@ def _steps(part: Any) -> list[tuple[str, dict[str, Any]]]:
 
 @lru_cache(maxsize=65536)
 def joins(character: str) -> bool:
-    """Whether a character may change, or be changed by, the one before it: marks, jamo, sound marks."""
+    """Whether cleaning may mix a character with the one before: marks, jamo, sound marks."""
     if unicodedata.category(character)[0] == "M":
         return True
     first = unicodedata.normalize("NFKD", character)[0]

@@ -1,4 +1,4 @@
-"""Raw text from files: plain, .gz, .zst or standard input, never more than a piece of it in memory."""
+"""Raw text from files: plain, .gz, .zst or standard input, a piece at a time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def total_bytes(files: Iterable[Path]) -> int | None:
 def read_lines(
     path: Path, progress: Callable[[int], object] | None = None
 ) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and lines without their end; `progress` hears of bytes taken from disk."""
+    """Line numbers from 1, lines without their end; `progress` hears of bytes taken from disk."""
     number = 0
     for lines in read_blocks(path, progress):
         for number, line in enumerate(lines, number + 1):  # noqa: B020 - goes on counting
@@ -68,17 +68,15 @@ def read_blocks(path: Path, progress: Callable[[int], object] | None = None) -> 
     """The same lines, a list at a time: for those who do not need the numbers."""
     path = Path(path)
     before = 0  # lines of earlier blocks
+    told = 0
     with _opened(path) as (raw, stream):
-        told = 0
-        for block in _whole_lines(path, stream, lambda: before):
+        for block in _whole_lines(path, stream):
             yield (lines := _decode(path, block, before))
             before += len(lines)
-            if progress and path != STDIN:
-                at = raw.tell()
+            if progress:
+                at = told + len(block) if path == STDIN else raw.tell()
                 progress(at - told)
                 told = at
-        if progress and path == STDIN:
-            progress(0)
 
 
 @contextmanager
@@ -105,43 +103,50 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
             yield raw, raw
 
 
-def _whole_lines(path: Path, stream: BinaryIO, before: Callable[[], int]) -> Iterator[bytes]:
+def _whole_lines(path: Path, stream: BinaryIO) -> Iterator[bytes]:
     """Blocks of bytes that end where a line ends."""
     parts: list[bytes] = []
-    size = 0
-    first = True
-    while True:
-        try:
-            chunk = stream.read(CHUNK)
-        except (EOFError, zlib.error, OSError) as error:
-            raise UserError(
-                f"{path}: damaged after line {before()}: {error}; make the file again"
-            ) from error
-        except Exception as error:  # zstandard has its own class, known only when it is installed
-            if type(error).__name__ != "ZstdError":
-                raise
-            raise UserError(
-                f"{path}: damaged after line {before()}: {error}; make the file again"
-            ) from error
-        if first:
-            chunk = _without_mark(path, chunk)
-            first = False
-        if not chunk:
-            break
+    size = lines = 0
+    for chunk in _chunks(path, stream):
         end = chunk.rfind(b"\n") + 1
         if end:
-            yield b"".join((*parts, chunk[:end]))
+            block = b"".join((*parts, chunk[:end]))
+            yield block
+            lines += block.count(b"\n")
             parts, size = [], 0
         if end < len(chunk):
             parts.append(chunk[end:])
             size += len(chunk) - end
             if size > LONGEST_LINE:
                 raise UserError(
-                    f"{path}, line {before() + 1}: longer than {LONGEST_LINE >> 20} MB; "
+                    f"{path}, line {lines + 1}: longer than {LONGEST_LINE >> 20} MB; "
                     "break the text into lines"
                 )
     if parts:
         yield b"".join(parts)
+
+
+def _chunks(path: Path, stream: BinaryIO) -> Iterator[bytes]:
+    """The bytes of a file, without the mark that some programs put first."""
+    size = 0
+    while True:
+        try:
+            chunk = stream.read(CHUNK)
+        except Exception as error:
+            # zstandard raises a class of its own, known only where it is installed
+            if not isinstance(error, EOFError | OSError | zlib.error) and (
+                type(error).__name__ != "ZstdError"
+            ):
+                raise
+            raise UserError(
+                f"{path}: damaged after {size:,} bytes of text ({error}); make the file again"
+            ) from error
+        if not size:
+            chunk = _without_mark(path, chunk)
+        if not chunk:
+            return
+        size += len(chunk)
+        yield chunk
 
 
 def _without_mark(path: Path, chunk: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """Text to token ids and back, with offsets into the text as it was given.
 
-The engine is the `tokenizers` library. It is only asked for encodings without special tokens, padding or
-truncation; the template and the cutting are done here, because the engine keeps these as mutable state
-that threads would share.
+The engine is the `tokenizers` library. It is only asked for encodings without special tokens,
+padding or truncation; the template and the cutting are done here, because the engine keeps these
+as mutable state that threads would share.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Encoded:
         return len(self.ids)
 
     def surfaces(self, text: str, pair: str = "") -> list[str]:
-        """What each token looks like in the text that was given; empty for the template's tokens."""
+        """What each token looks like in the text; empty for the template's tokens."""
         both = (text, pair)
         return [
             both[segment][start:end]
@@ -71,7 +71,7 @@ class Tokenizer:
         kind: str | None = None,
         config: dict[str, Any] | None = None,
     ):
-        engine.no_padding()  # a tokenizer.json may bring both, and they would change results silently
+        engine.no_padding()  # a tokenizer.json may bring both, and would change results silently
         engine.no_truncation()
         self.engine = engine
         self.config = dict(config or {})
@@ -95,7 +95,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, directory: str | Path) -> Tokenizer:
-        """The tokenizer of a directory: tokenizer.json, vocab.txt, or vocab.json with merges.txt."""
+        """The tokenizer in a directory: tokenizer.json, vocab.txt, or vocab.json and merges.txt."""
         engine, config = formats.read(Path(directory))
         return cls(engine, config=config)
 
@@ -231,7 +231,7 @@ NOTHING = Template((), (), (), (0, 1))
 
 
 def _templates(engine: tokenizers.Tokenizer) -> tuple[Template, Template]:
-    """What the post-processor adds, found by watching it work, so that every kind of it is obeyed."""
+    """What the post-processor adds, found by watching it work: every kind is obeyed."""
     for probe in ("a", "的", "1", ".", *engine.get_vocab()):
         if engine.encode(probe, add_special_tokens=False).ids:
             break

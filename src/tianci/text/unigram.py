@@ -1,9 +1,9 @@
 """A unigram vocabulary: many candidate pieces, thinned to those the text is least likely without.
 
-Kudo 2018, as in SentencePiece: expectation maximisation over all ways to cut every word, then the pieces
-whose loss costs least likelihood go, and again. The library's trainer adds floating-point numbers in the
-order of a hash table, so its scores differ from run to run; here the order is fixed, and numpy does the work
-for all words at once.
+Kudo 2018, as in SentencePiece: expectation maximisation over all ways to cut every word, then the
+pieces whose loss costs least likelihood go, and again. The library's trainer adds floating-point
+numbers in the order of a hash table, so its scores differ from run to run; here the order is
+fixed, and numpy does the work for all words at once.
 
 Positions: the words stand one after another in one array with a free place after each; an edge is a
 candidate piece at a position. Shapes: P positions, E edges, V pieces.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,7 @@ class Edges:
 def learn_unigram(
     words: Mapping[str, int], alphabet: list[str], size: int, least: int
 ) -> list[tuple[str, float]]:
-    """At most `size` pieces with their log probabilities, best first, the whole alphabet among them."""
+    """At most `size` pieces with log probabilities, best first, the alphabet among them."""
     text, counts, depth = _flatten(words, alphabet)
     pieces, edges = _candidates(text, counts, depth, alphabet, size, least)
     keep_always = len(alphabet)  # single characters come first in `pieces`
@@ -114,7 +115,7 @@ def _candidates(
         at, group = at[fits], group[fits]
         key = group * len(alphabet) + text[at + length - 1]
         values, group = np.unique(key, return_inverse=True)
-        weight = np.bincount(group, counts[at], len(values))
+        weight: Floats = np.bincount(group, counts[at], len(values)).astype(float)
         often = weight >= least
         if not often.any():
             break
@@ -164,7 +165,7 @@ def _expected(edges: Edges, score: Floats, places: int) -> Floats:
     backward = np.zeros(places + 1)
     firsts = edges.start[edges.depth == length]  # edges that begin a word
     forward[firsts] = 1.0
-    steps = list(zip(limits[:-1], limits[1:], strict=True))
+    steps = list(pairwise(limits.tolist()))
     for low, high in steps:
         part = slice(low, high)
         np.add.at(forward, edges.end[part], forward[edges.start[part]] * weight[part])
@@ -176,7 +177,7 @@ def _expected(edges: Edges, score: Floats, places: int) -> Floats:
         np.add.at(backward, edges.start[part], weight[part] * backward[edges.end[part]])
     total = backward[edges.start - (edges.depth - length)]  # at the start of the word
     share = forward[edges.start] * weight * backward[edges.end] / total
-    return np.bincount(edges.piece, share * edges.count, len(score))
+    return np.bincount(edges.piece, share * edges.count, len(score)).astype(float)
 
 
 def _log_probability(frequency: Floats) -> Floats:
@@ -197,7 +198,7 @@ def _digamma(x: Floats) -> Floats:
 
 
 def _loss(pieces: list[str], frequency: Floats, score: Floats) -> Floats:
-    """Log likelihood lost when a piece is written with the best others; single characters must stay."""
+    """Log likelihood lost when others must stand for a piece; single characters stay."""
     value = dict(zip(pieces, score.tolist(), strict=True))
     loss = np.full(len(pieces), math.inf)
     for index, piece in enumerate(pieces):
@@ -224,5 +225,3 @@ def _reduce(
     edges = edges.only(number[edges.piece] >= 0)
     edges.piece = number[edges.piece]
     return [pieces[index] for index in best], score[best], edges
-
-

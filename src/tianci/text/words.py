@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 
-# The blocks that BERT calls Chinese, and the extensions F to I that came later. Kana and Hangul are not in.
+# The blocks that BERT calls Chinese, and the extensions F to I that came later. Kana and Hangul are
+# not in.
 CHINESE = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0002a6df\U0002a700-\U0002ebef\U0002ebf0-\U0002ee5f"
     "\U0002f800-\U0002fa1f\U00030000-\U000323af"
 )
 _CHINESE = re.compile(f"[{CHINESE}]")
-# A Chinese character, or a run of letters, digits and marks, inner ' - . , _ included: don't, 3.5, B2B
+# A Chinese character, or a run of letters, digits and marks, inner ' - . , _ included: don't, 3.5,
+# B2B
 _WORD = re.compile(f"[{CHINESE}]|[^\\W{CHINESE}]+(?:['’.,_-][^\\W{CHINESE}]+)*")
 
 
@@ -27,7 +29,7 @@ def chinese_share(text: str) -> float:
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
-    """Where words are: each Chinese character alone, other letters and digits in runs, no punctuation."""
+    """Where words are: Chinese characters one by one, other letters and digits in runs."""
     return [found.span() for found in _WORD.finditer(text)]
 
 

@@ -13,7 +13,7 @@ CHANCE = 0.5  # of a question with two answers
 PAIRS = ("next_sentence", "sentence_order")
 
 
-def loss_chart(history: History, goal: str) -> Chart:
+def loss_chart(history: History, goal: str, tall: bool = False) -> Chart:
     """The loss of one goal, with what it must get below."""
     return Chart(
         title=f"{words(goal).capitalize()} loss",
@@ -22,6 +22,7 @@ def loss_chart(history: History, goal: str) -> Chart:
         end=history.last_step,
         levels=floors(history, goal),
         marks=marks(history),
+        tall=tall,
     )
 
 
@@ -117,7 +118,7 @@ def _value(
     return Chart(
         title=title,
         unit=unit,
-        lines=[Line(title.lower(), line.look, line.track) for line in lines],
+        lines=[Line("", line.look, line.track) for line in lines],
         end=history.last_step,
         levels=levels or [],
         marks=marks(history),

@@ -215,7 +215,7 @@ class Examples:
             raise UserError(
                 f"a length of {recipe.length} tokens is too short for {recipe.goal.name}"
             )
-        self.store, self.recipe, self.room = store, recipe, room
+        self.store, self.tokenizer, self.recipe, self.room = store, tokenizer, recipe, room
         self.words = Words.of(tokenizer)
         # a text may contain "[SEP]" too, and the tokenizer obeys
         self.fixed_ids = np.isin(

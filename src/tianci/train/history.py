@@ -52,12 +52,12 @@ class Track:
         kept: list[int] = []
         for part in np.array_split(np.arange(len(self.value)), buckets):
             known = part[np.isfinite(self.value[part])]
-            ends = {self._end(known, np.argmin), self._end(known, np.argmax)} if len(known) else {part[0]}  # fmt: skip
-            kept += sorted(int(i) for i in ends)
+            if not len(known):
+                kept.append(int(part[0]))  # a gap stays a gap
+                continue
+            values = self.value[known]
+            kept += sorted({int(known[values.argmin()]), int(known[values.argmax()])})
         return self.at(np.array(kept))
-
-    def _end(self, known: NDArray[np.int64], choose: Callable[[Array], Any]) -> int:
-        return int(known[choose(self.value[known])])
 
     def latest(self, steps: Array) -> Array:
         """The newest value at or before each step."""
@@ -223,7 +223,7 @@ def _event(entry: dict[str, Any], seconds: Track) -> Event:
 def _began(entry: Mapping[str, Any]) -> str:
     lr, warmup = number(entry.get("lr")), number(entry.get("warmup"))
     parts = [f"peak learning rate {rate(lr)}" if lr == lr else ""]
-    parts.append(f"warm-up {warmup:.3g} of the run" if warmup == warmup else "")
+    parts.append(f"warm-up over {100 * warmup:.3g}% of the run" if warmup == warmup else "")
     return ", ".join(p for p in parts if p)
 
 

@@ -43,8 +43,8 @@ function show(index, pointed) {
     const share = data.steps[index] / plot.end;
     plot.hair.style.left = `${100 * share}%`;
     plot.where.textContent = data.where[index];
-    plot.where.style.left = share > 0.5 ? "auto" : `calc(${100 * share}% + 8px)`;
-    plot.where.style.right = share > 0.5 ? `calc(${100 * (1 - share)}% + 8px)` : "auto";
+    const room = plot.element.offsetWidth - plot.where.offsetWidth;
+    plot.where.style.left = `${Math.max(0, Math.min(room, share * plot.element.offsetWidth - plot.where.offsetWidth / 2))}px`;
   }
 }
 

@@ -33,7 +33,7 @@ def page(history: History) -> str:
     goal = main_goal(history)
     charts: list[Chart] = []
     if goal and len(history.step):
-        charts = [_tall(loss_chart(history, goal)), *small_charts(history, goal)]
+        charts = [loss_chart(history, goal, tall=True), *small_charts(history, goal)]
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -48,7 +48,7 @@ def page(history: History) -> str:
 <main>
 {_head(history)}
 {_figures(history)}
-{_pictures(history, charts)}
+{_pictures(charts)}
 {_events(history.events)}
 {_settings(history)}
 <footer>tianci {escape(history.version)} made this page from log.jsonl
@@ -59,10 +59,6 @@ def page(history: History) -> str:
 </body>
 </html>
 """
-
-
-def _tall(chart: Chart) -> Chart:
-    return Chart(**{**vars(chart), "tall": True})
 
 
 # -------------------------------------------------------------------- top
@@ -132,7 +128,7 @@ def _figures(history: History) -> str:
         ("Training time", duration(seconds), f"{history.last_step:,.0f} steps"),
         ("Speed", exact(speed), "tokens/s"),
         ("Share of peak", f"{share:.0%}" if share >= 0.1 else f"{share:.1%}", "of this machine"),
-        ("Precision", str(history.facts.get("precision", "nan")), "of the matrix products"),
+        ("Precision", str(history.facts.get("precision", "nan")), "matrix products"),
     ]
     shown = [t for t in tiles if t[1] != "nan" and t[1] != "nan%"]
     items = "".join(
@@ -164,12 +160,13 @@ def duration(seconds: float) -> str:
 # --------------------------------------------------------------- pictures
 
 
-def _pictures(history: History, charts: Sequence[Chart]) -> str:
+def _pictures(charts: Sequence[Chart]) -> str:
     if not charts:
         return ""
     first, *rest = [_figure(chart, i) for i, chart in enumerate(charts)]
     columns = 3 if len(rest) % 3 == 0 else 2
-    return f'<section aria-label="Curves">{first}<div class="small c{columns}">{"".join(rest)}</div></section>'
+    small = f'<div class="small c{columns}">{"".join(rest)}</div>'
+    return f'<section aria-label="Curves">{first}{small}</section>'
 
 
 def _figure(chart: Chart, place: int) -> str:
@@ -236,8 +233,8 @@ def _events(events: Sequence[Event]) -> str:
     if not events:
         return ""
     rows = "".join(
-        f'<li class="{e.kind}"><b>{i}</b><span class="when">step {e.step:,.0f}'
-        f"<br>{duration(60 * e.minutes)}</span>"
+        f'<li class="{e.kind}"><b>{i}</b><span class="when">step {e.step:,.0f} '
+        f"<span>{duration(60 * e.minutes)}</span></span>"
         f'<span><span class="kind">{e.kind}</span> {escape(e.text)}</span></li>'
         for i, e in enumerate(events, 1)
     )
@@ -245,16 +242,14 @@ def _events(events: Sequence[Event]) -> str:
 
 
 def _settings(history: History) -> str:
-    tables = "".join(
-        f"<table><caption>{escape(name)}</caption>"
-        + "".join(
+    tables = ""
+    for name, values in history.settings.items():
+        rows = [
             f'<tr><th scope="row">{escape(str(key))}</th>{_cell(value)}</tr>'
             for key, value in values.items()
-        )
-        + "</table>"
-        for name, values in history.settings.items()
-        if values
-    )
+        ]
+        head = f'<thead><tr><th colspan="2">{escape(name)}</th></tr></thead>'
+        tables += f"<table>{head}<tbody>{''.join(rows)}</tbody></table>" if rows else ""
     if not tables:
         return ""
     return f'<section class="card"><h2>Settings</h2><div class="settings">{tables}</div></section>'

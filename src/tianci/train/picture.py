@@ -63,8 +63,8 @@ class Chart:
     axis: Callable[[float], str] = field(default="{:g}".format)
     reading: Callable[[float], str] = field(default="{:.3f}".format)
 
-    def range(self) -> tuple[float, float]:
-        """Lowest and highest value of the picture, both round."""
+    def ticks(self) -> list[float]:
+        """Round values up the side; the first and the last are the borders of the picture."""
         drawn = [_middle(line) for line in self.lines]
         values = np.concatenate([*drawn, [level.value for level in self.levels]])
         values = values[np.isfinite(values)]
@@ -75,8 +75,12 @@ class Chart:
             pad = abs(low) / 10 or 1.0
             low, high = low - pad, high + pad
         step = tick_step(low, high, 5 if self.tall else 4)
-        # a hair of tolerance: 0.3 / 0.1 must not become 4 ticks
-        return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+        # a hair of tolerance: 0.3 / 0.1 is a little less than 3
+        return multiples(step, math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9))
+
+    def range(self) -> tuple[float, float]:
+        marks = self.ticks()
+        return marks[0], marks[-1]
 
     def beyond(self) -> float:
         """The highest value that does not fit into the picture, or NaN."""
@@ -101,10 +105,8 @@ def tick_step(low: float, high: float, about: int) -> float:
     return next((m * power for m in (1, 2, 5) if m * power >= rough * 0.999), 10 * power)
 
 
-def ticks(low: float, high: float, about: int) -> list[float]:
-    """The round values from low to high."""
-    step = tick_step(low, high, about)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+def multiples(step: float, first: int, last: int) -> list[float]:
+    """From the first to the last multiple, without the dust of binary fractions."""
     return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
@@ -151,17 +153,16 @@ def draw(chart: Chart) -> str:
         return f"{100 * (high - value) / (high - low):.4g}%"
 
     parts = [f'<svg class="chart" role="img" aria-label="{escape(describe(chart))}">']
-    for value in ticks(low, high, 5 if chart.tall else 4):
+    for value in chart.ticks():
         y = down(value)
         parts.append(f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
         parts.append(f'<text class="tick" x="0" y="{y}" dx="-8" dy=".32em" text-anchor="end">'
                      f"{chart.axis(value)}</text>")  # fmt: skip
-    for value in ticks(0, end, 5):
-        if value and value < 0.04 * end:
-            continue
-        anchor = "start" if value == 0 else "end" if value > 0.96 * end else "middle"
+    step = tick_step(0, end, 7)
+    for value in multiples(step, 0, math.floor(end / step + 1e-9)):
         parts.append(f'<text class="tick" x="{across(value)}" y="100%" dy="18" '
-                     f'text-anchor="{anchor}">{"step " if value == 0 else ""}{compact(value)}</text>')  # fmt: skip
+                     f'text-anchor="middle">{compact(value)}</text>')  # fmt: skip
+    parts.append('<text class="tick" x="0" y="100%" dx="-8" dy="18" text-anchor="end">step</text>')
     for mark in chart.marks:
         x = across(mark.step)
         parts.append(f'<line class="mark {mark.kind}" x1="{x}" x2="{x}" y1="0" y2="100%"/>')
@@ -201,7 +202,8 @@ def _badges(marks: Sequence[Mark], end: float) -> list[str]:
         parts.append(f'<g class="badge {mark.kind}"><title>{escape(words)}</title>'
                      f'<circle cx="{x}" cy="-11" r="{8.5 if numbered else 3}"/>')  # fmt: skip
         if numbered:
-            parts.append(f'<text x="{x}" y="-11" dy=".35em" text-anchor="middle">{mark.number}</text>')  # fmt: skip
+            place = f'x="{x}" y="-11" dy=".35em" text-anchor="middle"'
+            parts.append(f"<text {place}>{mark.number}</text>")
         parts.append("</g>")
     return parts
 
@@ -213,6 +215,6 @@ def describe(chart: Chart) -> str:
         known = line.track.value[np.isfinite(line.track.value)]
         if line.look != "raw" and len(known):
             first, last = chart.reading(float(known[0])), chart.reading(float(known[-1]))
-            said.append(f"{line.name} from {first} to {last}")
+            said.append(f"{line.name} from {first} to {last}".strip())
     said += [level.name for level in chart.levels]
     return f"{chart.title} over {chart.end:,.0f} steps: {', '.join(said) or 'no values'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from tianci.train.charts import loss_chart, main_goal
 from tianci.train.history import History, read_history
 from tianci.train.page import page
 
-_LOOKS = {
+_LOOKS: dict[str, dict[str, Any]] = {
     "raw": {"color": "#2563c9", "alpha": 0.28, "linewidth": 0.8},
     "train": {"color": "#2563c9", "linewidth": 1.8},
     "held": {"color": "#c2570c", "linewidth": 1.2, "marker": "o", "markersize": 3.5},
@@ -40,13 +41,12 @@ def curve(history: History) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    chart = loss_chart(history, main_goal(history) or "")
+    chart = loss_chart(history, main_goal(history) or "", tall=True)
     figure = Figure(figsize=(9, 5), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for line in chart.lines:
         known = np.isfinite(line.track.value)
-        # one curve between gaps would look as if there were none: NaN breaks the line here too
         axes.plot(line.track.step, line.track.value, label=_plain(line.name), **_LOOKS[line.look])
         if line.look == "train" and known.sum() == 1:
             axes.plot(line.track.step[known], line.track.value[known], "o", color="#2563c9")
@@ -61,6 +61,7 @@ def curve(history: History) -> bytes:
         color = "#c22a3a" if mark.kind == "finding" else "#6d4bc4"
         axes.axvline(mark.step, color=color, linewidth=1, linestyle=(0, (2, 3)))
     axes.set_xlim(0, chart.end or 1)
+    axes.set_yticks(chart.ticks())
     axes.set_ylim(*chart.range())
     axes.set_title(_plain(chart.title), loc="left", fontweight="bold")
     axes.set_ylabel(chart.unit)
