@@ -11,6 +11,7 @@ import pytest
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 os.environ.setdefault("TQDM_DISABLE", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: tests share the machine
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"

@@ -304,7 +304,9 @@ def write_into(folder: Path, checkpoint: Checkpoint) -> None:
         "dtype": "float32",
     }
     write_json(folder / "config.json", config)
-    save_file(public_tensors(checkpoint), folder / "model.safetensors", metadata={"format": "pt"})
+    weights = folder / "model.safetensors"
+    save_file(public_tensors(checkpoint), weights, metadata={"format": "pt"})
+    weights.chmod(0o644)  # safetensors makes it private, unlike all other files here
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(folder)
     about = {

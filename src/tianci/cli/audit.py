@@ -150,7 +150,7 @@ def verdict(report: Report, objective: str) -> str:
     if "masked.mixed_words" in report.rates and several is not None and several.value == 0:
         note = "\nno word has more than one token, so masking whole words changes nothing here"
     if not report.off:
-        return f"all as expected: {judged} rates, measured on {drawn}{note}"
+        return f"all as expected: {judged} rates measured on {drawn}{note}"
     count = len(report.off)
     are = "rates are" if count > 1 else "rate is"
     return f"{count} {are} off: {', '.join(report.off)}; measured on {drawn}{note}"

@@ -27,8 +27,6 @@ MOST_CHUNKS = 1 << 16  # remembered in each of two generations, some 20 MB in al
 LONGEST_CHUNK = 40  # characters; longer ones hardly come again
 
 _HAN = "\u4e00-\u9fff"
-# Marks stay with the character they belong to: some cleaning steps look at both together.
-_MARKS = "\u0300-\u036f\u200d\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f"
 # Steps that change characters without looking beyond a space or a Chinese character.
 _LOCAL_CLEANING = {"NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase", "BertNormalizer"}
 _CUT_AT_SPACES = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit"}
@@ -93,7 +91,7 @@ def chunking(tokenizer: Tokenizer) -> Callable[[str], list[str]] | None:
     if any(re.search(f"[ {_HAN}]", token["content"]) for token in added):
         return None
     han = _HAN if any(step.get("handle_chinese_chars") for step in cleaning) else ""
-    choices = [f"[{han}][{_MARKS}]*"] if han else []
+    choices = [f"[{han}]"] if han else []
     plain = not any(token["normalized"] or token["single_word"] for token in added)
     if kinds[0] == "BertPreTokenizer" and plain and "Replace" not in {s["type"] for s in cleaning}:
         # It also cuts around every ASCII punctuation mark. A neighbour that is neither printable

@@ -24,6 +24,7 @@ from tianci.text.tokenizer import Encoded, Tokenizer
 BATCH_TOKENS = 4096  # enough rows for full speed, small enough to stay in cache
 SCORED_AT_ONCE = 16 * BATCH_TOKENS  # tokens of a group of texts, each masked in all places
 REMEMBERED = 10_000  # scores of texts that may come again
+WAITING = 1000  # texts that are answered together at most
 Scored = dict[str, Any]  # score, mean, tokens, token_scores
 Candidates = list[list[dict[str, Any]]]  # per mask, best first: token, id, score
 
@@ -146,10 +147,11 @@ class Predictor:
         return list(self.scores(text, whole_words))
 
     def scores(self, texts: Iterable[str], whole_words: bool = False) -> Iterator[Scored]:
-        """The same for a stream of texts, in order; a text that comes again is not computed again."""
+        """The same for a stream of texts, in order; what comes again is not computed again."""
         if "masked" not in self.heads:
             raise UserError("this model has no masked-language-model head, so it cannot score")
-        if self.tokenizer.mask is None:
+        mask = self.tokenizer.mask
+        if mask is None:
             raise UserError("this model's vocabulary has no mask token, so it cannot score")
         known: dict[str, Scored] = {}
         waiting: list[str] = []
@@ -161,24 +163,25 @@ class Predictor:
                 new[text] = self.tokenizer.encode([text])[0]
                 length = min(len(new[text]), self.limit)
                 size += length * len(new[text])
-            if size >= SCORED_AT_ONCE or len(waiting) >= REMEMBERED:
-                yield from self._score_all(waiting, new, known, whole_words)
+            if size >= SCORED_AT_ONCE or len(waiting) >= WAITING:
+                yield from self._score_all(waiting, new, known, mask, whole_words)
                 waiting, new, size = [], {}, 0
-        yield from self._score_all(waiting, new, known, whole_words)
+        yield from self._score_all(waiting, new, known, mask, whole_words)
 
     def _score_all(
         self,
         texts: list[str],
         new: dict[str, Encoded],
         known: dict[str, Scored],
+        mask: int,
         whole_words: bool,
     ) -> Iterator[Scored]:
         """Scores what is new, then answers for all."""
         if len(known) > REMEMBERED:
-            for text in [text for text in known if text not in texts]:
+            for text in set(known) - set(texts):
                 del known[text]
-        rows = list(new.values())
-        for text, row, found in zip(new, rows, self._token_scores(rows, whole_words), strict=True):
+        answers = self._token_scores(list(new.values()), mask, whole_words)
+        for (text, row), found in zip(new.items(), answers, strict=True):
             tokens = [t for t, special in zip(row.tokens, row.special, strict=True) if not special]
             total = math.fsum(found)
             known[text] = {
@@ -190,13 +193,14 @@ class Predictor:
         for text in texts:
             yield dict(known[text])
 
-    def _token_scores(self, rows: Sequence[Encoded], whole_words: bool) -> list[list[float]]:
+    def _token_scores(
+        self, rows: Sequence[Encoded], mask: int, whole_words: bool
+    ) -> list[list[float]]:
         """The log-probability of each token that is not special, masked one at a time."""
         results = [[0.0] * (len(row) - sum(row.special)) for row in rows]
         questions: list[_Question] = []
         for number, row in enumerate(rows):
             questions += _questions(row, number, self.limit, whole_words)
-        mask = self.tokenizer.mask
         for numbers in by_budget([len(q.ids) for q in questions], BATCH_TOKENS):
             asked = [questions[n] for n in numbers]
             tokens = torch.tensor([i for q in asked for i in q.ids], dtype=torch.int64)

@@ -6,6 +6,7 @@ Everything here becomes a normalizer inside tokenizer.json, so that other progra
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from tokenizers import Regex, normalizers
 
@@ -51,7 +52,7 @@ class Cleaning:
         if self.nfkc:
             steps.append(normalizers.NFKC())
         if self.simplify:
-            steps.append(normalizers.Precompiled(charsmap(simplified_characters())))
+            steps.append(normalizers.Precompiled(_simplifier()))
         if not exact:
             steps.append(
                 normalizers.BertNormalizer(
@@ -69,6 +70,11 @@ class Cleaning:
         if not steps:
             return None
         return steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
+
+
+@cache
+def _simplifier() -> bytes:
+    return charsmap(simplified_characters())
 
 
 def simplified_characters() -> dict[str, str]:

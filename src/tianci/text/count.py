@@ -20,7 +20,8 @@ MOST_WORDS = 4_000_000  # different chunks held in memory, some hundred MB
 # For kinds that keep Chinese characters apart: one character, or a run of others.
 APART = re.compile(f"[{CHINESE}]|[^\\s{CHINESE}]+")
 # For kinds that carry the space in front of a word along. Chinese clauses end at punctuation.
-CLAUSES = re.compile(f"\\s?(?:[{CHINESE}]+|[^\\s{CHINESE}]+)")
+# (Not the line break: the first word of a line has no space.)
+CLAUSES = re.compile(f"[^\\S\\n]?(?:[{CHINESE}]+|[^\\s{CHINESE}]+)")
 # Close to GPT-2's own pattern; the engine splits further where this one does not.
 BYTES = re.compile(r" ?[^\W\d_]+(?:'[^\W\d_]+)?| ?\d+| ?(?:[^\s\w]|_)+")
 

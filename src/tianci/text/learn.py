@@ -22,7 +22,6 @@ from tianci.text.pieces import Pieces, Wish, choose_pieces
 from tianci.text.source import find_files, read_blocks
 from tianci.text.tokenizer import Tokenizer
 
-Kind = Literal["wordpiece", "char", "bpe", "byte-bpe", "unigram"]
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 HELD_BACK_LINES = 5_000
 FEW_LINES = 1_000  # below this, holding lines back would cost more than it shows
@@ -35,14 +34,16 @@ CLAUSE = r"▁?\p{Han}+|▁?[\p{P}\p{S}&&[^▁]]"
 class Vocabulary:
     """What to learn."""
 
-    kind: Kind = setting("char", "wordpiece, char, bpe, byte-bpe or unigram")
+    kind: Literal["wordpiece", "char", "bpe", "byte-bpe", "unigram"] = setting(
+        "char", "how pieces are made; char keeps Chinese characters single"
+    )
     size: int = setting(8000, "entries, special tokens included")
     lower: bool | None = setting(None, "lower case; default: yes for wordpiece and char")
     strip_accents: bool | None = setting(None, "é becomes e; default: as for lower case")
     nfkc: bool = setting(False, "unify compatible characters (NFKC): Ａ１㎏ﬁ become A1kgfi")
     simplify: bool = setting(False, "traditional Chinese characters to simplified")
     numbers: bool = setting(False, "integers and decimals become #NUM#")
-    special: list[str] = setting([], "one more special token; may be repeated")
+    special: list[str] = setting([], "one more special token; may be repeated")  # noqa: RUF009
     min_frequency: int = setting(2, "how often a piece must occur")
     coverage: float = setting(0.9995, "share of all characters that gets an entry in any case")
     hold_back: float = setting(0.01, "share of the lines to measure on instead of learning from")
@@ -83,7 +84,11 @@ def learn(
         raise UserError(f"{', '.join(map(str, files))}: no text found; give a file with words")
     wish = Wish(wanted.kind, wanted.size, special, wanted.min_frequency, wanted.coverage)
     _fill_engine(engine, wanted, special, choose_pieces(words, wish, learning))
-    config = {"model_max_length": 512, **_bert_config(wanted)}
+    config = {
+        "model_max_length": 512,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        **_bert_config(wanted),
+    }
     tokenizer = Tokenizer(engine, wanted.kind, config)
     report = {
         "kind": wanted.kind,

@@ -126,7 +126,7 @@ def _stop_ends(text: str, start: int, at: int, next_at: int) -> bool:
         return not text[next_at : next_at + 1].isdigit()
     if low in _MAYBE or ("." in word and _ACRONYM.fullmatch(word)):
         return starts
-    if len(word) == 1 and word.isalpha() and word.isascii():
+    if len(word) == 1 and word.isupper():
         # an initial, but "So do I." ends where a small word stands in front
         return word == "I" and text[max(start, at - 3) : at - 1].strip().islower() and starts
     return not (word.isdigit() and before.start() == start)  # "1. Introduction"

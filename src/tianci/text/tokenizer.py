@@ -89,6 +89,7 @@ class Tokenizer:
         )
         self._single, self._pair = _templates(engine)
         self._surface = Surface(engine)
+        self._names = {id: token for token, id in engine.get_vocab().items()}
 
     def __len__(self) -> int:
         return int(self.engine.get_vocab_size(with_added_tokens=True))
@@ -108,10 +109,9 @@ class Tokenizer:
         return None if found is None else int(found)
 
     def token(self, id: int) -> str:
-        found = self.engine.id_to_token(id)
-        if found is None:
+        if id not in self._names:
             raise UserError(f"token id {id} is not in the vocabulary of {len(self):,} entries")
-        return str(found)
+        return self._names[id]
 
     def ids(
         self,
@@ -173,7 +173,11 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Readable text; exact only for byte-bpe, because the other kinds clean the text first."""
-        return str(self.engine.decode(list(ids), skip_special_tokens=skip_special))
+        text = str(self.engine.decode(list(ids), skip_special_tokens=skip_special))
+        if self.number is None:
+            return text
+        # the engine shows it as the cleaning leaves it: #num#
+        return text.replace(self.engine.id_to_token(self.number), NUMBER_TOKEN)
 
     def numbers(self, encoded: Encoded, text: str, pair: str = "") -> list[str]:
         """The numbers that became #NUM#, as they were written, in order."""
@@ -207,7 +211,8 @@ class Tokenizer:
         for number, (text, encoding, keep) in enumerate(parts):
             if number:
                 self._add_special(result, template.between)
-            ids, tokens = encoding.ids[:keep], encoding.tokens[:keep]
+            ids = encoding.ids[:keep]
+            tokens = [self._names[id] for id in ids]  # the engine shows #num# and unknown text
             result.ids.extend(ids)
             result.tokens.extend(tokens)
             result.offsets.extend(self._surface.correct(text, tokens, encoding.offsets[:keep]))
@@ -220,7 +225,7 @@ class Tokenizer:
     def _add_special(self, result: Encoded, tokens: tuple[tuple[int, int], ...]) -> None:
         for id, segment in tokens:
             result.ids.append(id)
-            result.tokens.append(self.token(id))
+            result.tokens.append(self._names[id])
             result.offsets.append((0, 0))
             result.words.append(None)
             result.segments.append(segment)

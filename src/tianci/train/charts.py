@@ -8,6 +8,7 @@ import numpy as np
 
 from tianci.train.history import History, Track, number, rate, table
 from tianci.train.picture import Chart, Level, Line, Mark, compact, percent
+from tianci.train.settings import Train
 
 CHANCE = 0.5  # of a question with two answers
 PAIRS = ("next_sentence", "sentence_order")
@@ -35,7 +36,7 @@ def floors(history: History, goal: str) -> list[Level]:
     unigram, bigram = history.fact("unigram_entropy"), history.fact("bigram_entropy")
     both = [
         Level(f"unigram floor {unigram:.2f}", unigram),
-        Level(f"bigram floor {bigram:.2f}", bigram, below=True),
+        Level(f"bigram floor {bigram:.2f}", bigram),
     ]
     return [level for level in both if math.isfinite(level.value)]
 
@@ -46,7 +47,7 @@ def accuracy_chart(history: History, goal: str) -> Chart:
         unit="share right",
         lines=_curves(history, history.accuracies[goal], history.held_accuracies[goal]),
         end=history.last_step,
-        levels=[Level("chance 50%", CHANCE, below=True)] if goal in PAIRS else [],
+        levels=[Level("chance 50%", CHANCE)] if goal in PAIRS else [],
         marks=marks(history),
         from_zero=goal not in PAIRS,
         axis=percent,
@@ -58,7 +59,8 @@ def small_charts(history: History, main: str) -> list[Chart]:
     """Accuracy of every goal, loss of the others, and how the machine and the optimizer did."""
     charts = [accuracy_chart(history, goal) for goal in history.goals]
     charts += [loss_chart(history, goal) for goal in history.goals if goal != main]
-    clip = number(table(history.settings.get("train")).get("clip"))
+    # run.json holds only what was set
+    clip = number(table(history.settings.get("train")).get("clip", Train.clip))
     charts.append(_value(history, "Learning rate", "", "lr", smooth=False))
     charts.append(
         _value(

@@ -122,16 +122,14 @@ class History:
 
     def total(self, name: str) -> float:
         """Tokens or seconds so far, also of a run without an end."""
-        return self.fact(name) if self.finished else self.tracks[name].last()
+        told = self.fact(name)
+        return told if math.isfinite(told) else self.tracks[name].last()
 
 
 def number(value: Any) -> float:
-    """The value as a float, NaN for anything that is not a finite number."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return float(value) if math.isfinite(value) else math.nan
-        except OverflowError:  # an integer beyond the floats
-            return math.nan
+    """The value as a float, NaN for anything that is not a number one can draw."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100:
+        return float(value)
     return math.nan
 
 
@@ -144,7 +142,11 @@ def read_history(run: Path) -> History:
     record = read_json(run / "run.json")
     log = run / "log.jsonl"
     read = journal.read(log) if log.exists() else []
-    entries = [e for e in read if isinstance(e, dict) and math.isfinite(number(e.get("step")))]
+    entries = [
+        e
+        for e in read
+        if isinstance(e, dict) and isinstance(e.get("event"), str) and number(e.get("step")) >= 0
+    ]
     steps = sorted((e for e in entries if e.get("event") == "step"), key=_step)
     held = sorted((e for e in entries if e.get("event") == "held"), key=_step)
     facts, finished = _facts(entries)
@@ -170,9 +172,11 @@ def read_history(run: Path) -> History:
         },
         losses=_by_goal(steps, goals, lambda e, g: table(e.get("parts")).get(g)),
         accuracies=_by_goal(steps, goals, lambda e, g: table(e.get("accuracy")).get(g)),
-        held_losses=_by_goal(held, goals, lambda e, g: table(table(e["held"]).get(g)).get("loss")),
+        held_losses=_by_goal(
+            held, goals, lambda e, g: table(table(e.get("held")).get(g)).get("loss")
+        ),
         held_accuracies=_by_goal(
-            held, goals, lambda e, g: table(table(e["held"]).get(g)).get("accuracy")
+            held, goals, lambda e, g: table(table(e.get("held")).get(g)).get("accuracy")
         ),
         events=[_event(e, seconds) for e in entries if e.get("event") in _TEXTS],
         saves=sum(e.get("event") == "save" for e in entries),

@@ -33,7 +33,7 @@ class Journal:
 def read(path: Path) -> list[dict[str, Any]]:
     """The entries of a journal; a last line cut off by a kill is left out."""
     entries: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             entries.append(json.loads(line))
         except json.JSONDecodeError:

@@ -190,7 +190,7 @@ def _figure(chart: Chart, place: int) -> str:
     return (
         f'<figure class="card{size}"><figcaption><h2>{escape(chart.title)}{unit}</h2>'
         f'<div class="keys">{keys}</div></figcaption>'
-        f'<div class="plot" data-end="{chart.end or 1:g}">{draw(chart)}</div>{caption}</figure>'
+        f'<div class="plot" data-end="{chart.end or 1:.12g}">{draw(chart)}</div>{caption}</figure>'
     )
 
 
@@ -249,7 +249,8 @@ def _settings(history: History) -> str:
             for key, value in values.items()
         ]
         head = f'<thead><tr><th colspan="2">{escape(name)}</th></tr></thead>'
-        tables += f"<table>{head}<tbody>{''.join(rows)}</tbody></table>" if rows else ""
+        size = ' class="short"' if len(rows) <= 12 else ""  # a long one may fill two columns
+        tables += f"<table{size}>{head}<tbody>{''.join(rows)}</tbody></table>" if rows else ""
     if not tables:
         return ""
     return f'<section class="card"><h2>Settings</h2><div class="settings">{tables}</div></section>'

@@ -35,7 +35,6 @@ class Level:
 
     name: str
     value: float
-    below: bool = False  # where the name stands
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Chart:
         low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
         if self.from_zero:
             low = min(0.0, low)
-        if low == high:
+        if high - low <= 1e-9 * max(abs(low), abs(high)):
             pad = abs(low) / 10 or 1.0
             low, high = low - pad, high + pad
         step = tick_step(low, high, 5 if self.tall else 4)
@@ -81,6 +80,20 @@ class Chart:
     def range(self) -> tuple[float, float]:
         marks = self.ticks()
         return marks[0], marks[-1]
+
+    def name_below(self, level: Level) -> bool:
+        """Whether the name of a level stands below its line, out of the way of curves and names."""
+        low, high = self.range()
+        nearest = sorted(self.levels, key=lambda other: abs(other.value - level.value))[1:2]
+        if (level.value - low) / (high - low) < 0.08:
+            return False  # there the axis has its labels
+        if nearest and 0 <= (nearest[0].value - level.value) / (high - low) < 0.08:
+            return True
+        ends = [line.track for line in self.lines if line.look != "raw"]
+        late = np.concatenate([t.value[t.step > 0.75 * self.end] for t in ends])
+        late = late[np.isfinite(late)]
+        above = (float(late.mean()) - level.value) / (high - low) if len(late) else 0.0
+        return 0 < above < 0.15
 
     def beyond(self) -> float:
         """The highest value that does not fit into the picture, or NaN."""
@@ -183,8 +196,9 @@ def draw(chart: Chart) -> str:
     for level in chart.levels:
         y = down(level.value)
         parts.append(f'<line class="level" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text class="level" x="100%" y="{y}" dy="{14 if level.below else -6}" '
-                     f'text-anchor="end">{escape(level.name)}</text>')  # fmt: skip
+        shift = 14 if chart.name_below(level) else -6
+        parts.append(f'<text class="level" x="100%" y="{y}" dy="{shift}" text-anchor="end">'
+                     f"{escape(level.name)}</text>")  # fmt: skip
     if chart.tall:
         parts += _badges(chart.marks, end)
     return "".join([*parts, "</svg>"])

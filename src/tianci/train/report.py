@@ -23,7 +23,8 @@ _LOOKS: dict[str, dict[str, Any]] = {
 def write_report(run: Path) -> list[str]:
     """Writes the pictures of a run, finished or not; returns what to tell the user."""
     history = read_history(run)
-    write_file(run / "report.html", page(history))
+    # bytes: a message may hold half a surrogate pair, which strict UTF-8 would refuse
+    write_file(run / "report.html", page(history).encode("utf-8", "replace"))
     notes = [f"report: {run / 'report.html'}"]
     if not main_goal(history) or not len(history.step):
         return [*notes, "no curve.png: the log holds no steps"]
@@ -51,11 +52,12 @@ def curve(history: History) -> bytes:
         if line.look == "train" and known.sum() == 1:
             axes.plot(line.track.step[known], line.track.value[known], "o", color="#2563c9")
     for level in chart.levels:
+        below = chart.name_below(level)
         axes.axhline(level.value, color="#6b7280", linewidth=1, linestyle=(0, (5, 4)))
         axes.annotate(
             level.name, (1, level.value), xycoords=("axes fraction", "data"), ha="right",
-            xytext=(-4, -5 if level.below else 4), textcoords="offset points",
-            va="top" if level.below else "bottom", fontsize=9,
+            xytext=(-4, -5 if below else 4), textcoords="offset points",
+            va="top" if below else "bottom", fontsize=9,
         )  # fmt: skip
     for mark in chart.marks:
         color = "#c22a3a" if mark.kind == "finding" else "#6d4bc4"

@@ -1,0 +1,144 @@
+"""tianci evaluate"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tianci.cli.command import Run, command
+
+SECTIONS = ("masked", "next_sentence", "sentence_order")
+
+
+@command(
+    "evaluate",
+    example="tianci evaluate runs/mini corpus --objective masked+next_sentence\n"
+    "tianci evaluate runs/mini --suite csc test.jsonl.gz\n"
+    "tianci evaluate runs/mini --suite blimp data/blimp_en --limit 50 --json",
+    settings=dict.fromkeys(SECTIONS, dict),
+)
+@click.argument("model")
+@click.argument("file")
+@click.option("--suite", metavar="NAME", help="FILE holds sentence pairs of blimp, sling or csc")
+@click.option("--limit", type=click.IntRange(1), help="pairs of each paradigm (default: all)")
+@click.option("--whole-words", is_flag=True, help="score pairs as tianci score --whole-words does")
+@click.option("--objective", help="what to measure (default: what the model was trained with)")
+@click.option("--split", default="held", show_default=True, help="of the corpus: held or train")
+@click.option(
+    "--tokens",
+    type=click.IntRange(1),
+    default=200_000,
+    show_default=True,
+    help="how much of the corpus",
+)
+@click.option(
+    "--length",
+    type=click.IntRange(8),
+    default=128,
+    show_default=True,
+    help="tokens of a full sequence",
+)
+def evaluate(
+    run: Run,
+    model: str,
+    file: str,
+    suite: str | None,
+    limit: int | None,
+    whole_words: bool,
+    objective: str | None,
+    split: str,
+    tokens: int,
+    length: int,
+) -> None:
+    """Measures a model: on the held-out text of a corpus, or on a suite of sentence pairs.
+
+    FILE is a corpus made by tianci prepare, or with --suite a file of pairs (or the directory with
+    its test file); there the model is right when it finds the good sentence more likely.
+    """
+    if suite is not None:
+        pairs = _suite(run, model, file, suite, limit, whole_words)
+        run.result(pairs, lambda: _suite_table(pairs))
+    elif Path(file).is_dir():
+        result = _corpus(run, model, file, objective, split, tokens, length)
+        run.result(result, lambda: _corpus_table(result))
+    else:  # files of labelled examples belong to tasks
+        from tianci.errors import UserError
+
+        raise UserError(f"{file} is no corpus directory; for sentence pairs give --suite NAME")
+
+
+def _corpus(
+    run: Run, model: str, corpus: str, objective: str | None, split: str, tokens: int, length: int
+) -> dict[str, Any]:
+    import torch
+
+    from tianci.evaluate.objectives import evaluate_objectives
+
+    return evaluate_objectives(
+        model,
+        corpus,
+        objective,
+        run.settings,
+        split,
+        tokens,
+        length,
+        seed=run.seed or None,
+        device="cuda" if torch.cuda.is_available() else "cpu",
+    )
+
+
+def _corpus_table(result: dict[str, Any]) -> str:
+    lines = [f"{'':16}{'loss':>9}{'perplexity':>13}{'accuracy':>11}{'judged':>10}"]
+    for name in result["objective"].split("+"):
+        loss, perplexity = result[f"{name}_loss"], result[f"{name}_perplexity"]
+        right, count = result[f"{name}_accuracy"], result[f"{name}_count"]
+        lines.append(f"{name:<16}{loss:>9.4f}{perplexity:>13,.2f}{right:>11.2%}{count:>10,}")
+    lines.append(
+        f"on {result['tokens']:,} tokens in {result['count']:,} sequences of split "
+        f"{result['split']}"
+    )
+    if "unigram_entropy" in result:
+        lines.append(
+            f"for comparison: token frequencies alone give a masked loss of "
+            f"{result['unigram_entropy']:.2f}, the token before {result['bigram_entropy']:.2f}"
+        )
+    return "\n".join(lines)
+
+
+def _suite(
+    run: Run, model: str, file: str, suite: str, limit: int | None, whole_words: bool
+) -> dict[str, Any]:
+    from tqdm import tqdm
+
+    from tianci.evaluate.suites import evaluate_suite, read_pairs
+    from tianci.serve.predictor import load
+
+    def bar(texts: Iterable[str], total: int) -> Iterable[str]:
+        return tqdm(texts, total=total, unit="text", delay=2, disable=run.quiet)
+
+    read_pairs(suite, file)  # a wrong name or file is told before the model is loaded
+    return evaluate_suite(load(model), suite, file, limit, whole_words, bar)
+
+
+def _suite_table(result: dict[str, Any]) -> str:
+    names = [*result["paradigms"], *result["phenomena"]]
+    width = max(len(name) for name in names) + 2
+    lines: list[str] = []
+
+    def add(name: str, row: dict[str, Any]) -> None:
+        lines.append(
+            f"{name:<{width}}{row['accuracy']:>8.1%}  ({row['low']:.1%} to {row['high']:.1%})"
+            f"  of {row['count']:,}"
+        )
+
+    for kind in ("paradigms", "phenomena"):
+        if len(result[kind]) > 1:
+            lines.append(kind)
+            for name, row in result[kind].items():
+                add("  " + name, row)
+    add(result["suite"], result)
+    lines.append(f"by the mean per token: {result['accuracy_by_mean']:.1%}; ties: {result['ties']}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""How good is a model? On text, on suites of sentence pairs (and on tasks)."""

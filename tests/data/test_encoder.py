@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
+
+from tests.data.conftest import ids
+from tests.text.strings import WHOLE, random_text
+from tianci.data import encoder
+from tianci.data.encoder import Encoder, chunking
+from tianci.text.clean import Cleaning
+from tianci.text.tokenizer import Tokenizer
+
+PIECES = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "#NUM#", "the", "##s", "don", "un", "mp", "v"),
+    *"abcdefghijklmnopqrstuvwxyz0123456789.,%-[]#'!?，。、的一是在不了有和人这中大为国今天气文A",
+    *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789"),
+]
+
+
+def wordpiece(
+    normalizer: normalizers.Normalizer | None, cutting: pre_tokenizers.PreTokenizer
+) -> Tokenizer:
+    vocabulary = {piece: id for id, piece in enumerate(dict.fromkeys(PIECES))}
+    engine = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    if normalizer is not None:
+        engine.normalizer = normalizer
+    engine.pre_tokenizer = cutting
+    engine.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    return Tokenizer(engine)
+
+
+def strings(count: int) -> list[str]:
+    rng = random.Random(5)
+    bits = [*WHOLE, *"中 aB-.\u0301\u200b\x01，é5%\t\u3000", " the ", "[MASK]"]
+    snippets = ["".join(rng.choices(bits, k=rng.randrange(1, 12))) for _ in range(count)]
+    return snippets + [random_text(rng) for _ in range(count)]
+
+
+BERT = pre_tokenizers.BertPreTokenizer()
+KINDS = {
+    "lower": wordpiece(normalizers.BertNormalizer(), BERT),
+    "cased": wordpiece(normalizers.BertNormalizer(lowercase=False, strip_accents=False), BERT),
+    "chinese together": wordpiece(normalizers.BertNormalizer(handle_chinese_chars=False), BERT),
+    "numbers": wordpiece(
+        Cleaning(numbers=True, nfkc=True).normalizer(chinese_apart=True, exact=False), BERT
+    ),
+    "spaces only": wordpiece(normalizers.NFKC(), pre_tokenizers.WhitespaceSplit()),
+    "no cleaning": wordpiece(None, pre_tokenizers.Whitespace()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chunks_give_the_ids_of_the_engine(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder, "MOST_CHUNKS", 300)  # forgets often
+    monkeypatch.setattr(encoder, "BATCH", 100)
+    tokenizer = KINDS[kind]
+    made = Encoder(tokenizer)
+    assert made._cut is not None
+    texts = strings(4000)
+    data, lengths = made.encode(texts)
+    borders = np.cumsum([0, *lengths])
+    found = np.frombuffer(data, np.uint16)
+    for number, (text, expected) in enumerate(
+        zip(texts, tokenizer.ids(texts, special=False), strict=True)
+    ):
+        assert found[borders[number] : borders[number + 1]].tolist() == expected, repr(text)
+    assert len(made._known) <= 300 + 100 * 40
+
+
+def test_tokenizers_that_look_beyond_a_space_go_through_the_engine() -> None:
+    cutting = pre_tokenizers.Metaspace()
+    assert chunking(wordpiece(None, cutting)) is None
+    assert chunking(wordpiece(normalizers.Prepend("x"), BERT)) is None
+    assert chunking(wordpiece(normalizers.Replace("a b", "c"), BERT)) is None
+    spaced = wordpiece(normalizers.BertNormalizer(), BERT)
+    spaced.engine.add_special_tokens(["[two words]"])
+    assert chunking(spaced) is None
+    made = Encoder(spaced)
+    data, lengths = made.encode(["the [two words] the", ""])
+    assert lengths.tolist() == [3, 0]
+    assert len(data) == 6
+
+
+def test_large_vocabularies_take_four_bytes() -> None:
+    vocabulary = {f"w{i}": i for i in range(70_000)} | {"[UNK]": 70_000}
+    engine = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    engine.pre_tokenizer = pre_tokenizers.Whitespace()
+    data, lengths = Encoder(Tokenizer(engine)).encode(["w69999 w1", "w65536"])
+    assert np.frombuffer(data, "<u4").tolist() == [69_999, 1, 65_536]
+    assert lengths.tolist() == [2, 1]
+
+
+def test_by_hand(vocabulary: Path) -> None:
+    data, lengths = Encoder(Tokenizer.load(vocabulary)).encode(
+        ["The cats sat.", "今天 x", "[MASK]!"]
+    )
+    expected = ids("the", "cat", "##s", "sat", ".", "今", "天", "[UNK]", "[MASK]", "!")
+    assert np.frombuffer(data, "<u2").tolist() == expected
+    assert lengths.tolist() == [5, 3, 2]

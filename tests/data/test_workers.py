@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tianci.data.workers import in_order
+from tianci.errors import UserError
+
+
+def multiply(factor: int) -> Callable[[int], int]:
+    def work(item: int) -> int:
+        time.sleep(0.03 * (item % 3 == 0))  # some are slow, the order must not care
+        print("noise on standard output")
+        if item == 13:
+            raise UserError("13 is bad luck")
+        if item == 14:
+            raise KeyError("x")
+        if item == 15:
+            os._exit(3)
+        return item * factor
+
+    return work
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_answers_come_in_order(workers: int) -> None:
+    assert list(in_order(range(12), multiply, (2,), workers)) == list(range(0, 24, 2))
+    assert list(in_order([], multiply, (2,), workers)) == []
+
+
+def test_errors_come_back() -> None:
+    with pytest.raises(UserError, match="13 is bad luck"):
+        list(in_order([1, 13, 2, 3, 4], multiply, (2,), 2))
+    with pytest.raises(RuntimeError, match="KeyError"):
+        list(in_order([14], multiply, (2,), 2))
+    with pytest.raises(RuntimeError, match="ended with code 3"):
+        list(in_order([15, 1, 2], multiply, (2,), 2))
+    with pytest.raises(RuntimeError, match="TypeError"):
+        list(in_order([1], multiply, ("a", "b"), 2))
+
+
+def test_few_items_wait() -> None:
+    taken = 0
+
+    def items() -> object:
+        nonlocal taken
+        for item in range(12):
+            taken += 1
+            yield item
+
+    answers = in_order(items(), multiply, (1,), 2)  # type: ignore[arg-type]
+    next(answers)
+    assert taken <= 3
+    answers.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_workers_vanish_with_their_parent() -> None:
+    script = (
+        "import time, os\n"
+        "from tianci.data.workers import Worker\n"
+        "workers = [Worker(abs, ()) for _ in range(2)]\n"
+        "print(*(w._process.pid for w in workers), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    children = [int(pid) for pid in parent.stdout.readline().split()]
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while any(_runs(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(children) == 2
+    assert not any(_runs(pid) for pid in children)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False

@@ -1,0 +1,245 @@
+"""Whole runs on a small corpus: learning, going on after a kill to the same bits, several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tianci.errors import UserError
+from tianci.serve.predictor import load
+from tianci.train import state
+from tianci.train.pretrain import pretrain, verdict
+from tianci.train.settings import Pretrain, Train
+
+SIZES = {"width": 32, "layers": 2, "heads": 2, "hidden": 64, "positions": 64}
+
+
+def command(corpus: Path, out: Path, *more: str) -> list[str]:
+    sizes = [part for name, value in SIZES.items() for part in ("--set", f"model.{name}={value}")]
+    return [
+        sys.executable, "-m", "tianci", "pretrain", "--corpus", str(corpus), "--preset", "tiny",
+        "--length", "48", "--batch-tokens", "512", "--out", str(out), "--quiet", "--json",
+        *sizes, *more,
+    ]  # fmt: skip
+
+
+def run(corpus: Path, out: Path, **train: object) -> dict[str, object]:
+    values = {"length": 48, "batch_tokens": 512, **train}
+    sections = {
+        "pretrain": Pretrain(corpus=str(corpus), preset="tiny", out=str(out)),
+        "train": Train(**values),  # type: ignore[arg-type]
+        "model": SIZES,
+    }
+    return pretrain(sections, quiet=True)
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    out = tmp_path_factory.mktemp("run") / "model"
+    return out, run(corpus, out, steps=300, lr=3e-3)
+
+
+def test_it_learns(trained: tuple[Path, dict[str, object]]) -> None:
+    out, summary = trained
+    held = summary["held"]
+    assert held["masked"]["loss"] < summary["bigram_entropy"] < summary["unigram_entropy"]
+    assert summary["steps"] == 300 and summary["tokens_per_second"] > 0
+    assert str(summary["verdict"]).startswith("it has learned to read")
+    best = load(out).fill("我今天去公园喝[MASK]，公园的茶很好。", top=1)[0][0]
+    assert best["token"] == "茶"
+    entries = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    events = [e["event"] for e in entries]
+    assert events[0] == "start" and events[-1] == "end" and "held" in events
+    steps = [e["step"] for e in entries if e["event"] == "step"]
+    assert steps == sorted(steps) and steps[-1] == 300
+    assert (out / "report.html").stat().st_size > 1000
+
+
+def test_transformers_loads_the_result(trained: tuple[Path, dict[str, object]]) -> None:
+    transformers = pytest.importorskip("transformers")
+    out, _ = trained
+    for name in ("BertForPreTraining", "BertForMaskedLM"):
+        model, report = getattr(transformers, name).from_pretrained(out, output_loading_info=True)
+        assert not report["missing_keys"]
+    pipe = transformers.pipeline("fill-mask", model=str(out), top_k=1)
+    assert pipe("我今天去公园喝[MASK]，公园的茶很好。")[0]["token_str"] == "茶"
+
+
+def test_kill_9_and_resume_gives_the_same_bits(corpus: Path, tmp_path: Path) -> None:
+    more = ["--steps", "40", "--save-every", "7", "--dropout", "0.1"]
+    subprocess.run(command(corpus, tmp_path / "whole", *more), check=True, capture_output=True)
+    process = subprocess.Popen(
+        command(corpus, tmp_path / "killed", *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    while not (tmp_path / "killed/checkpoints/step-00000014").exists():
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    left = state.complete(tmp_path / "killed")
+    assert left and not state.bad_files(left[-1])
+    # a half-written checkpoint beside the whole ones, as a kill at the worst moment leaves it
+    shutil.copytree(left[-1], tmp_path / "killed/checkpoints/step-00000099")
+    (tmp_path / "killed/checkpoints/step-00000099/manifest.json").unlink()
+    resumed = subprocess.run(
+        [sys.executable, "-m", "tianci", "pretrain", "--resume", str(tmp_path / "killed"), "--quiet"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert resumed.returncode == 0, resumed.stderr
+    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
+    moments = "checkpoints/step-00000040/resume/optimizer.safetensors"
+    assert (tmp_path / "killed" / moments).read_bytes() == (tmp_path / "whole" / moments).read_bytes()
+    steps = [
+        json.loads(line)["step"]
+        for line in (tmp_path / "killed/log.jsonl").read_text().splitlines()
+        if '"step", "step"' in line
+    ]
+    assert steps == sorted(set(steps)) and steps[-1] == 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(corpus: Path, tmp_path: Path, number: int) -> None:
+    process = subprocess.Popen(
+        command(corpus, tmp_path / "run", "--minutes", "5"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (tmp_path / "run/log.jsonl").exists() or '"event": "step"' not in (
+        tmp_path / "run/log.jsonl"
+    ).read_text():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert f"go on with: tianci pretrain --resume {tmp_path / 'run'}" in error
+    assert "Traceback" not in error
+    assert state.newest(tmp_path / "run")
+
+
+def test_damaged_checkpoint_is_passed_over(corpus: Path, tmp_path: Path) -> None:
+    run(corpus, tmp_path / "run", steps=4, save_every=2)
+    folders = state.complete(tmp_path / "run")
+    with open(folders[-1] / "model.safetensors", "r+b") as file:
+        file.seek(-8, os.SEEK_END)
+        file.write(b"\xff" * 8)
+    assert state.newest(tmp_path / "run") == folders[-2]
+
+
+def test_several_processes_give_the_same_losses(corpus: Path, tmp_path: Path) -> None:
+    """The same global batches on one process and on two: equal loss curves, equal weights nearly."""
+    more = ["--steps", "12", "--dropout", "0", "--threads", "1"]
+    subprocess.run(command(corpus, tmp_path / "one", *more), check=True, capture_output=True)
+    two = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0",
+        *command(corpus, tmp_path / "two", *more)[1:],
+    ]  # fmt: skip
+    result = subprocess.run(two, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert json.loads(result.stdout.strip().splitlines()[-1])["steps"] == 12
+    ours, theirs = (losses(tmp_path / name) for name in ("one", "two"))
+    assert ours.keys() == theirs.keys() and ours
+    assert max(abs(ours[s] - theirs[s]) for s in ours) < 1e-5
+
+
+def losses(folder: Path) -> dict[int, float]:
+    """Held-out and training losses by step; short runs log every step they evaluate."""
+    found = {}
+    for line in (folder / "log.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        if entry["event"] == "held":
+            found[entry["step"]] = entry["held"]["masked"]["loss"]
+    return found
+
+
+def test_accumulation_changes_nothing(corpus: Path, tmp_path: Path) -> None:
+    whole = run(corpus, tmp_path / "whole", steps=8, dropout=0.0)
+    pieces = run(corpus, tmp_path / "pieces", steps=8, dropout=0.0, micro_tokens=100)
+    assert abs(float(str(whole["loss"])) - float(str(pieces["loss"]))) < 1e-4
+
+
+def test_longer_sequences_at_the_end(corpus: Path, tmp_path: Path) -> None:
+    run(corpus, tmp_path / "run", steps=20, length=16, last_length=64, last_share=0.25)
+    saved = json.loads(next((tmp_path / "run/checkpoints").iterdir()).joinpath("resume/state.json").read_text())
+    assert saved["phase"] == 1
+
+
+@pytest.mark.parametrize("limit", [{"epochs": 0.2}, {"tokens": 3000}, {"minutes": 0.02}])
+def test_other_limits(corpus: Path, tmp_path: Path, limit: dict[str, float]) -> None:
+    summary = run(corpus, tmp_path / "run", **limit)
+    assert int(str(summary["steps"])) >= 1
+    if "tokens" in limit:
+        assert 3000 <= int(str(summary["tokens"])) < 3000 + 1024
+
+
+def test_going_on_from_another_model(
+    corpus: Path, trained: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    sections = {
+        "pretrain": Pretrain(corpus=str(corpus), out=str(tmp_path / "more"), start_from=str(trained[0])),
+        "train": Train(steps=5, lr=1e-5, length=48, batch_tokens=512),
+    }
+    summary = pretrain(sections, quiet=True)
+    before = trained[1]["held"]["masked"]["loss"]  # type: ignore[index]
+    assert abs(summary["held"]["masked"]["loss"] - before) < 0.1  # it goes on from there, not from scratch
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"corpus": ""}, "give --corpus and --out"),
+        ({"corpus": "nowhere"}, "nowhere: no such directory"),
+        ({"preset": "minni"}, 'unknown preset "minni"'),
+        ({"objective": "maskd"}, 'unknown objective "maskd"; did you mean "masked"'),
+        ({"objective": "masked+masked"}, "names an objective twice"),
+        ({"objective": "next_sentence+sentence_order"}, "only one objective may decide"),
+    ],
+)
+def test_bad_wishes(corpus: Path, tmp_path: Path, change: dict[str, str], message: str) -> None:
+    values = {"corpus": str(corpus), "preset": "tiny", "out": str(tmp_path / "out"), **change}
+    with pytest.raises(UserError, match=message):
+        pretrain({"pretrain": Pretrain(**values), "train": Train(steps=1, length=48)}, quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_is_not_overwritten(corpus: Path, trained: tuple[Path, dict[str, object]]) -> None:
+    with pytest.raises(UserError, match="already holds a run; go on with --resume"):
+        run(corpus, trained[0], steps=1)
+    with pytest.raises(UserError, match="holds no run that could go on"):
+        pretrain({}, resume=str(corpus), quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"steps": 3, "minutes": 1}, "--steps and --minutes both say when to stop"),
+        ({"steps": 0}, "--steps must be more than 0"),
+        ({"lr": 2.0}, "train.lr is 2.0, but must lie between 0 and 1"),
+        ({"warmup": 1.0}, "train.warmup is 1.0"),
+        ({"batch_tokens": 0}, "train.batch_tokens must be at least 1"),
+    ],
+)
+def test_bad_training_settings(values: dict[str, float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Train(**values)  # type: ignore[arg-type]
+
+
+def test_verdicts() -> None:
+    def say(loss: float) -> str:
+        return verdict({"masked": {"loss": loss, "accuracy": 0.5}}, unigram=6.0, bigram=4.0)
+
+    assert say(5.95).startswith("it has not begun")
+    assert say(5.0).startswith("it has learned something")
+    assert say(3.9).startswith("it has learned to read")
+    assert verdict({}, 6.0, 4.0) == "no held-out text to judge on"
