@@ -33,7 +33,7 @@ def store(tmp_path: Path, vocabulary: Path) -> Path:
 def test_documents_by_hand(store: Path) -> None:
     corpus = Corpus(store)
     train, held = corpus.split("train"), corpus.split("held")
-    assert (train.documents, train.sentences, train.tokens) == (3, 5, 32)
+    assert (train.documents, train.sentences, train.tokens) == (3, 5, 33)
     assert (held.documents, held.sentences, held.tokens) == (0, 0, 0)
     assert [s.tolist() for s in train.document(0)] == [
         ids("the", "cat", "sat", "."),
@@ -46,7 +46,7 @@ def test_documents_by_hand(store: Path) -> None:
     assert [s.tolist() for s in train.document(2)] == [ids("cat", "##s", "?")]
     shard, local = train.locate(2)
     assert (shard, local) == (train.shards[0], 2)
-    assert shard.sentences.tolist() == [0, 4, 12, 19, 30, 33][:5] + [33] or shard.sentences.tolist()
+    assert shard.sentences.tolist() == [0, 4, 12, 19, 30, 33]
     assert shard.documents.tolist() == [0, 2, 4, 5]
     assert shard.tokens.dtype == "uint16"
     assert shard.word_starts(0, 3) is None
@@ -88,7 +88,7 @@ def test_what_is_not_a_corpus_is_refused(store: Path, tmp_path: Path) -> None:
         Corpus(tmp_path / "nothing")
     with pytest.raises(UserError, match="not a corpus"):
         Corpus(tmp_path)
-    with pytest.raises(UserError, match='unknown split "test"; .*known: held, train'):
+    with pytest.raises(UserError, match=r'unknown split "test"; .*known: held, train'):
         Corpus(store).split("test")
     manifest = store / "corpus.json"
     info = read_json(manifest)

@@ -11,7 +11,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 from tests.data.conftest import ids
 from tests.text.strings import WHOLE, random_text
 from tianci.data import encoder
-from tianci.data.encoder import Encoder, chunking
+from tianci.data.encoder import Encoder, character_kinds
 from tianci.text.clean import Cleaning
 from tianci.text.tokenizer import Tokenizer
 
@@ -55,12 +55,12 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_chunks_give_the_ids_of_the_engine(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "MOST_CHUNKS", 300)  # forgets often
+def test_parts_give_the_ids_of_the_engine(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder, "MOST_RUNS", 300)  # forgets often
     monkeypatch.setattr(encoder, "BATCH", 100)
     tokenizer = KINDS[kind]
     made = Encoder(tokenizer)
-    assert made._cut is not None
+    assert made._kinds is not None
     texts = strings(4000)
     data, lengths = made.encode(texts)
     borders = np.cumsum([0, *lengths])
@@ -74,16 +74,37 @@ def test_chunks_give_the_ids_of_the_engine(kind: str, monkeypatch: pytest.Monkey
 
 def test_tokenizers_that_look_beyond_a_space_go_through_the_engine() -> None:
     cutting = pre_tokenizers.Metaspace()
-    assert chunking(wordpiece(None, cutting)) is None
-    assert chunking(wordpiece(normalizers.Prepend("x"), BERT)) is None
-    assert chunking(wordpiece(normalizers.Replace("a b", "c"), BERT)) is None
-    spaced = wordpiece(normalizers.BertNormalizer(), BERT)
-    spaced.engine.add_special_tokens(["[two words]"])
-    assert chunking(spaced) is None
-    made = Encoder(spaced)
-    data, lengths = made.encode(["the [two words] the", ""])
+    assert character_kinds(wordpiece(None, cutting)) is None
+    assert character_kinds(wordpiece(normalizers.Prepend("x"), BERT)) is None
+    assert character_kinds(wordpiece(normalizers.Replace("a b", "c"), BERT)) is None
+    late = wordpiece(normalizers.BertNormalizer(), BERT)
+    late.engine.add_tokens([tokenizers.AddedToken("two words", normalized=True)])
+    assert character_kinds(late) is None
+    data, lengths = Encoder(late).encode(["the Two Words the", ""])
     assert lengths.tolist() == [3, 0]
     assert len(data) == 6
+
+
+def test_special_tokens_in_the_text() -> None:
+    tokenizer = wordpiece(normalizers.BertNormalizer(), BERT)
+    tokenizer.engine.add_special_tokens(["[two words]", "中文"])
+    texts = ["the [two words], [MASK]the中文", "中文 [mask]", "the", ""]
+    data, lengths = Encoder(tokenizer).encode(texts)
+    expected = tokenizer.ids(texts, special=False)
+    assert lengths.tolist() == [len(row) for row in expected]
+    assert np.frombuffer(data, "<u2").tolist() == [id for row in expected for id in row]
+
+
+def test_characters_that_become_several_tokens() -> None:
+    """NFKC makes three dots of …; then it is no character that stands alone."""
+    tokenizer = wordpiece(
+        normalizers.Sequence([normalizers.NFKC(), normalizers.BertNormalizer()]), BERT
+    )
+    data, lengths = Encoder(tokenizer).encode(["the…", "中…，a"])
+    dot, unknown = tokenizer.id("."), tokenizer.id("[UNK]")
+    assert np.frombuffer(data, "<u2").tolist()[:4] == [tokenizer.id("the"), dot, dot, dot]
+    assert lengths.tolist() == [4, 6]
+    assert unknown not in np.frombuffer(data, "<u2")
 
 
 def test_large_vocabularies_take_four_bytes() -> None:

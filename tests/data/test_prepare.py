@@ -136,7 +136,7 @@ def test_new_text_replaces_the_store_at_the_end(tmp_path: Path, vocabulary: Path
     make_text(text, 100, seed=1)
     prepare([text], vocabulary, store)
     new = content(store)
-    assert not set(name for name in old if name.endswith("tokens.bin")) & set(new)
+    assert not {name for name in old if name.endswith("tokens.bin")} & set(new)
     (tmp_path / "bad.txt").write_bytes(b"good\n\xff\n")
     with pytest.raises(UserError, match="line 2"):
         prepare([text, tmp_path / "bad.txt"], vocabulary, store)

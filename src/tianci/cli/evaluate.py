@@ -140,5 +140,8 @@ def _suite_table(result: dict[str, Any]) -> str:
             for name, row in result[kind].items():
                 add("  " + name, row)
     add(result["suite"], result)
-    lines.append(f"by the mean per token: {result['accuracy_by_mean']:.1%}; ties: {result['ties']}")
+    lines.append(
+        f"mean of the paradigms {result['mean_of_paradigms']:.1%}; by the mean per token "
+        f"{result['accuracy_by_mean']:.1%}; ties: {result['ties']}"
+    )
     return "\n".join(lines)

@@ -45,7 +45,7 @@ def spelling(row: Mapping[str, Any]) -> Pair | None:
         return None
     errors = len(row.get("wrong_ids") or [0])
     name = "1 error" if errors == 1 else "2 errors" if errors == 2 else "3 errors or more"
-    return Pair(row["correct"], row["wrong"], name, "spelling")
+    return Pair(row["correct"], row["wrong"], "spelling", name)
 
 
 SUITES: dict[str, Callable[[Mapping[str, Any]], Pair | None]] = {
@@ -121,13 +121,15 @@ def evaluate_suite(
     right = np.array([g["score"] > b["score"] for g, b in zip(good, bad, strict=True)])
     by_mean = np.array([g["mean"] > b["mean"] for g, b in zip(good, bad, strict=True)])
     ties = sum(g["score"] == b["score"] for g, b in zip(good, bad, strict=True))
+    paradigms = _by([pair.paradigm for pair in pairs], right)
     return {
         "suite": suite,
         **_accuracy(right),
         "accuracy_by_mean": float(by_mean.mean()),
+        "mean_of_paradigms": float(np.mean([row["accuracy"] for row in paradigms.values()])),
         "ties": ties,
         "phenomena": _by([pair.phenomenon for pair in pairs], right),
-        "paradigms": _by([pair.paradigm for pair in pairs], right),
+        "paradigms": paradigms,
     }
 
 

@@ -62,5 +62,5 @@ def vocabulary_loss(
 ) -> tuple[Tensor, Tensor]:
     """(summed cross entropy of x @ table' + bias, number of answers that have the highest
     logit)."""
-    total, hits = _Fused.apply(x, table, bias, answers)
+    total, hits = _Fused.apply(x, table, bias, answers)  # type: ignore[no-untyped-call]
     return total, hits

@@ -123,13 +123,15 @@ class Tokenizer:
         special: bool = True,
     ) -> list[list[int]]:
         """Ids only: the fast way."""
-        firsts = [encoding.ids for encoding in self._run(texts, fast=True)]
+        firsts = self._run(texts, fast=True)
         if pairs is None:
             template = self._single if special else NOTHING
             room = _room(limit, template)
             before = [id for id, _ in template.before]
             after = [id for id, _ in template.after]
-            return [before + ids[:room] + after for ids in firsts]
+            if room is None:
+                return [[*before, *encoding.ids, *after] for encoding in firsts]
+            return [[*before, *encoding.ids[:room], *after] for encoding in firsts]
         _check_pairs(texts, pairs, cut)
         template = self._pair if special else NOTHING
         room = _room(limit, template)
@@ -138,8 +140,9 @@ class Tokenizer:
         after = [id for id, _ in template.after]
         both = []
         for first, second in zip(firsts, self._run(pairs, fast=True), strict=True):
-            keep_first, keep_second = _keep(len(first), len(second.ids), room, cut)
-            both.append(before + first[:keep_first] + between + second.ids[:keep_second] + after)
+            keep_first, keep_second = _keep(len(first), len(second), room, cut)
+            first_ids, second_ids = first.ids[:keep_first], second.ids[:keep_second]
+            both.append([*before, *first_ids, *between, *second_ids, *after])
         return both
 
     def encode(
@@ -177,7 +180,7 @@ class Tokenizer:
         if self.number is None:
             return text
         # the engine shows it as the cleaning leaves it: #num#
-        return text.replace(self.engine.id_to_token(self.number), NUMBER_TOKEN)
+        return text.replace(str(self.engine.id_to_token(self.number)), NUMBER_TOKEN)
 
     def numbers(self, encoded: Encoded, text: str, pair: str = "") -> list[str]:
         """The numbers that became #NUM#, as they were written, in order."""

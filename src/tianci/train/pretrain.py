@@ -198,7 +198,14 @@ class _Session:
         if not self.folder:
             self._estimate(at)
         self._say(
-            "resume" if self.folder else "start", step=at.step, lr=self.lr, warmup=self.warmup
+            "resume" if self.folder else "start",
+            step=at.step,
+            lr=self.lr,
+            warmup=self.warmup,
+            unigram_entropy=self.monitor.unigram,
+            bigram_entropy=self.monitor.bigram,
+            parameters=self.model.parameter_count,
+            precision="bf16" if bf16 else "float32",
         )
         for finding in self.monitor.before():
             self._report(finding, at.step)
@@ -217,11 +224,15 @@ class _Session:
         with _signals(self.loop) as received:
             try:
                 self.loop.run()
+            except TrainingError:
+                self._pictures()  # a run that went wrong needs its picture most
+                raise
             finally:
                 self.bar.close()
         self._flush()
         self._save(at)
         if received and self.loop.progress() < 1:
+            self._pictures()
             raise Stopped(received[0], f"stopped at step {at.step}, saved; go on with: "
                           f"tianci pretrain --resume {self.run}")  # fmt: skip
         return self._finish(at, bf16)
@@ -416,6 +427,8 @@ class _Session:
         return summary
 
     def _pictures(self) -> None:
+        if not self.world.first:
+            return
         from tianci.train.report import write_report
 
         for note in write_report(self.run):
