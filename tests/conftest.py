@@ -1,4 +1,5 @@
-"""Shared by all tests: where the data sets are, and the table of parity results at the end of a run."""
+"""Shared by all tests: where the data sets are, and the table of parity results at the end of a
+run."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
 
 PARITY: list[tuple[str, str, str, float]] = []  # family, what, where from, largest difference
+FAULTS: list[tuple[str, str, str]] = []  # planted, detected as, message
 
 
 @pytest.fixture
@@ -28,7 +30,11 @@ def shared_data() -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The parity table: largest difference to the reference for each thing that was compared."""
+    """What was measured on the way: planted faults, and differences to the references."""
+    if FAULTS:
+        terminalreporter.section("planted faults and what the monitor said")
+        for planted, fault, message in FAULTS:
+            terminalreporter.write_line(f"{planted:<34}{fault:<12}{message}")
     if not PARITY:
         return
     worst: dict[tuple[str, str, str], tuple[float, int]] = {}

@@ -1,4 +1,5 @@
-"""Model directories: exact round trips, old spellings, shards, and one clear sentence for each fault."""
+"""Model directories: exact round trips, old spellings, shards, and one clear sentence for each
+fault."""
 
 from __future__ import annotations
 
@@ -48,11 +49,15 @@ def test_round_trip_is_exact(folder: Path, tmp_path: Path) -> None:
 def test_shards_prefixes_old_names_and_half_precision(folder: Path, tmp_path: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     old = {
-        k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
+        k.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): v
         for k, v in tensors.items()
     }
     old["bert.embeddings.position_ids"] = torch.arange(10)[None]
-    old["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
+    old["cls.predictions.decoder.weight"] = tensors[
+        "bert.embeddings.word_embeddings.weight"
+    ].clone()
     names = sorted(old)
     new = tmp_path / "sharded"
     new.mkdir()
@@ -110,8 +115,14 @@ def cut_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (lambda f: (f / "config.json").write_text('{"a": 1,\n oops'), r"config\.json, line 2: not JSON"),
-        (lambda f: (f / "config.json").write_text("[1]"), "holds a JSON list, but an object is needed"),
+        (
+            lambda f: (f / "config.json").write_text('{"a": 1,\n oops'),
+            r"config\.json, line 2: not JSON",
+        ),
+        (
+            lambda f: (f / "config.json").write_text("[1]"),
+            "holds a JSON list, but an object is needed",
+        ),
         (lambda f: (f / "config.json").unlink(), r"config\.json does not exist"),
         (lambda f: (f / "model.safetensors").unlink(), r"has no model\.safetensors"),
         (cut_file, "is not a whole safetensors file"),
@@ -119,19 +130,37 @@ def cut_file(folder: Path) -> None:
         (config(num_attention_heads=3), "3 heads do not divide a width of 16"),
         (config(hidden_size="wide"), "hidden_size: expected `int`"),
         (config(hidden_size=32), r"has shape \(30, 16\), but the configuration wants \(30, 32\)"),
-        (config(position_embedding_type="relative_key"), "position_embedding_type is 'relative_key'"),
+        (
+            config(position_embedding_type="relative_key"),
+            "position_embedding_type is 'relative_key'",
+        ),
         (config(num_hidden_layers=3), r"tensor encoder\.layer\.2\.\S+ \(16, 16\) is missing"),
-        (config(num_hidden_layers=1), "16 tensors have no place in bert, the first is encoder.layer.1"),
-        (edit(lambda t: t.pop(KEY)), r"layer\.1\.attention\.self\.key\.weight \(16, 16\) is missing"),
+        (
+            config(num_hidden_layers=1),
+            "16 tensors have no place in bert, the first is encoder.layer.1",
+        ),
+        (
+            edit(lambda t: t.pop(KEY)),
+            r"layer\.1\.attention\.self\.key\.weight \(16, 16\) is missing",
+        ),
         (
             edit(lambda t: t.update({KEY: torch.zeros(16, 15)})),
             r"key\.weight has shape \(16, 15\), but the configuration wants \(16, 16\)",
         ),
-        (edit(lambda t: t[KEY].fill_(float("nan"))), r"key\.weight holds values that are not finite"),
-        (edit(lambda t: t.update(extra=torch.zeros(2, 3))), r"no place in bert, the first is extra \(2, 3\)"),
-        (edit(lambda t: t.pop("cls.predictions.bias")), r"tensor cls\.predictions\.bias \(30,\) is missing"),
+        (
+            edit(lambda t: t[KEY].fill_(float("nan"))),
+            r"key\.weight holds values that are not finite",
+        ),
+        (
+            edit(lambda t: t.update(extra=torch.zeros(2, 3))),
+            r"no place in bert, the first is extra \(2, 3\)",
+        ),
+        (
+            edit(lambda t: t.pop("cls.predictions.bias")),
+            r"tensor cls\.predictions\.bias \(30,\) is missing",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_directories(folder: Path, fault: Callable[[Path], None], message: str) -> None:
     fault(folder)
     with pytest.raises(UserError, match=message) as raised:

@@ -26,7 +26,9 @@ SECTIONS = {"train": Learn}
 def test_later_sources_win(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text('[train]\nlr = 0.5\nsteps = 7\nkind = "cosine"\n')
-    found = resolve(SECTIONS, file, ["train.lr=3e-5", "train.names=['a', 'b']"], {"train": {"steps": 9}})
+    found = resolve(
+        SECTIONS, file, ["train.lr=3e-5", "train.names=['a', 'b']"], {"train": {"steps": 9}}
+    )
     assert found["train"] == Learn(lr=3e-5, steps=9, kind="cosine", names=["a", "b"])
 
 

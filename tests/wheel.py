@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    result = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False
+    )
     if result.returncode:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{result.stdout}{result.stderr}")
     return result.stdout
@@ -38,7 +40,9 @@ def main(wheel: Path) -> None:
         assert "Commands" in run(tianci, "--help", cwd=folder)
         facts = json.loads(run(tianci, "info", "bert-tiny", "--json", cwd=folder))
         assert facts["parameters"] == 4_385_920, facts["parameters"]
-        (folder / "text.txt").write_text("今天天气不错，我们去公园。\nThe weather is fine today.\n" * 50)
+        (folder / "text.txt").write_text(
+            "今天天气不错，我们去公园。\nThe weather is fine today.\n" * 50
+        )
         made = run(
             tianci, "vocab", "text.txt", "--kind", "char", "--size", "60", "--out", "vocab", "--json",
             cwd=folder,

@@ -10,8 +10,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from tianci.serve.predictor import Predictor, load
 
-# Threads of torch wait for each other by spinning; where anything else runs on the machine that makes
-# small steps ten times slower (LOG.md). A short spin costs little on a quiet machine. Read by libgomp
+# Threads of torch wait for each other by spinning; where anything else runs on the machine that
+# makes
+# small steps ten times slower (LOG.md). A short spin costs little on a quiet machine. Read by
+# libgomp
 # when torch is first imported; whoever has set it keeps it.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 

@@ -21,7 +21,8 @@ S = TypeVar("S")
 
 
 def setting(default: Any, help: str, flag: str | None = None) -> Any:
-    """A dataclass field with a default, the sentence that explains it, and maybe another option name."""
+    """A dataclass field with a default, the sentence that explains it, and maybe another option
+    name."""
     about = {"help": help, "flag": flag}
     if isinstance(default, list | dict):
         return dataclasses.field(default_factory=lambda: default.copy(), metadata=about)

@@ -1,4 +1,5 @@
-"""The command line as people and their scripts use it: names, JSON fields, exit codes, one-sentence errors."""
+"""The command line as people and their scripts use it: names, JSON fields, exit codes,
+one-sentence errors."""
 
 from __future__ import annotations
 
@@ -17,7 +18,17 @@ from tianci.cli import COMMANDS
 from tianci.models import bert
 from tianci.text.tokenizer import Tokenizer
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"今天气不错很好我们去公园", "the", "cat", "##s"]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *"今天气不错很好我们去公园",
+    "the",
+    "cat",
+    "##s",
+]
 
 
 def tianci(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -41,7 +52,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     (folder / "vocab").mkdir()
     (folder / "vocab" / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    config = bert.Config(vocabulary=len(WORDS), width=24, layers=2, heads=3, hidden=32, positions=20)
+    config = bert.Config(
+        vocabulary=len(WORDS), width=24, layers=2, heads=3, hidden=32, positions=20
+    )
     made = checkpoint.create("bert", config, heads=("masked",))
     loud(made.model, 3)
     made.tokenizer = Tokenizer.load(folder / "vocab")
@@ -55,7 +68,15 @@ def test_every_command_has_help_with_an_example_and_the_shared_options(
 ) -> None:
     code, out, _ = inside(capsys, name, "--help")
     assert code == 0 and f"Example:\n    tianci {name}" in out
-    for option in ("--json", "--quiet", "--seed", "--threads", "--debug", "--set", "--print-settings"):
+    for option in (
+        "--json",
+        "--quiet",
+        "--seed",
+        "--threads",
+        "--debug",
+        "--set",
+        "--print-settings",
+    ):
         assert option in out, option
 
 
@@ -88,10 +109,14 @@ def test_info_of_a_directory(model: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_fill(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = inside(capsys, "fill", model, "今天[MASK]", "[MASK]天[MASK]", "--top", "3", "--json")
+    code, out, _ = inside(
+        capsys, "fill", model, "今天[MASK]", "[MASK]天[MASK]", "--top", "3", "--json"
+    )
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 0 and [len(row) for row in rows] == [1, 2]
-    assert all(len(mask) == 3 and set(mask[0]) == {"token", "id", "score"} for row in rows for mask in row)
+    assert all(
+        len(mask) == 3 and set(mask[0]) == {"token", "id", "score"} for row in rows for mask in row
+    )
     code, out, _ = inside(capsys, "fill", model, "今天[MASK]")
     assert code == 0 and out.startswith("今天[MASK]\n") and out.count("%") == 5
 
@@ -127,7 +152,10 @@ def test_convert(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["fill", "MODEL", "x[MASK]", "--top", "0"], "--top"),
         (["embed", "MODEL", "no-such-file", "--out", "OUT/x.npy"], "no-such-file"),
         (["embed", "MODEL", "BAD", "--out", "OUT/x.npy"], "BAD, line 2"),
-        (["embed", "MODEL", "GOOD", "--out", "OUT/x.npy", "--pooling", "men"], 'did you mean "mean"'),
+        (
+            ["embed", "MODEL", "GOOD", "--out", "OUT/x.npy", "--pooling", "men"],
+            'did you mean "mean"',
+        ),
         (["embed", "MODEL", "GOOD", "--out", "OUT/no/x.npy"], "cannot write to"),
         (["convert", "no-such-dir", "OUT/new"], "no-such-dir is not a directory"),
         (["info", "mini", "--set", "train.lr=1"], 'unknown section of settings "train"'),
@@ -136,15 +164,17 @@ def test_convert(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(
-    arguments: list[str], message: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "bad.txt").write_bytes("今天\n".encode() + b"\xff\xfe broken\n")
     (tmp_path / "good.txt").write_text("今天\n", encoding="utf-8")
     (tmp_path / "out").mkdir()
     places = {"MODEL": model, "BAD": tmp_path / "bad.txt", "GOOD": tmp_path / "good.txt"}
-    real = [
-        str(places.get(a, a)).replace("OUT", str(tmp_path / "out")) for a in arguments
-    ]
+    real = [str(places.get(a, a)).replace("OUT", str(tmp_path / "out")) for a in arguments]
     code, out, err = inside(capsys, *real)
     text = err if err else out
     assert code == 2
@@ -177,17 +207,23 @@ def test_a_missing_extra_is_one_line(tmp_path: Path) -> None:
         "import sys; sys.modules['snownlp'] = None\n"
         f"from tianci.cli import main; main(['demo', '--out', {str(tmp_path / 'demo')!r}])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert result.returncode == 2
     assert result.stderr == "tianci: this needs: pip install 'tianci[demo]'\n"
     assert not (tmp_path / "demo").exists()
 
 
-def test_print_settings_can_be_given_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_settings_can_be_given_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = inside(capsys, "pretrain", "--lr", "3e-5", "--print-settings")
     assert code == 0 and "lr = 3e-05  # peak learning rate" in out
     (tmp_path / "a.toml").write_text(out)
-    code, again, _ = inside(capsys, "pretrain", "--settings", tmp_path / "a.toml", "--print-settings")
+    code, again, _ = inside(
+        capsys, "pretrain", "--settings", tmp_path / "a.toml", "--print-settings"
+    )
     assert code == 0 and again == out
 
 

@@ -1,4 +1,5 @@
-"""Converters: the result is compared with the source before it counts, and equals what others compute."""
+"""Converters: the result is compared with the source before it counts, and equals what others
+compute."""
 
 from __future__ import annotations
 

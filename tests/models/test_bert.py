@@ -1,4 +1,5 @@
-"""Properties every packed model must have: neighbours, order and batch size never change a result."""
+"""Properties every packed model must have: neighbours, order and batch size never change a
+result."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_packed_equals_one_by_one_and_any_order(model: bert.Bert) -> None:
 
 
 @torch.no_grad()
-def test_packed_equals_padded_with_a_mask(model: bert.Bert, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_equals_padded_with_a_mask(
+    model: bert.Bert, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same model with attention done the usual way: padded, with a mask."""
     from tianci.nn import attention
 
@@ -139,6 +142,10 @@ def test_one_step_lowers_the_loss() -> None:
 
 def test_compiles_to_one_graph(model: bert.Bert) -> None:
     batch = ragged(6, CONFIG.vocabulary, 10)
-    batch.layout.position, batch.layout.groups, batch.layout.starts  # made by data, not by the model
+    (
+        batch.layout.position,
+        batch.layout.groups,
+        batch.layout.starts,
+    )  # made by data, not by the model
     explained = torch._dynamo.explain(model)(batch)
     assert explained.graph_count == 1 and explained.graph_break_count == 0

@@ -1,4 +1,5 @@
-"""attend(): against a plain softmax by hand, whatever the lengths; and which kernel is asked on a GPU."""
+"""attend(): against a plain softmax by hand, whatever the lengths; and which kernel is asked on a
+GPU."""
 
 from __future__ import annotations
 

@@ -103,6 +103,8 @@ def test_fused_loss_survives_large_logits_and_no_rows() -> None:
     total, hits = fused.vocabulary_loss(x, table, torch.zeros(2), torch.tensor([0]))
     assert total == 0 and hits == 1
     nothing = torch.zeros(0, 1, requires_grad=True)
-    total, hits = fused.vocabulary_loss(nothing, table, torch.zeros(2), torch.zeros(0, dtype=torch.long))
+    total, hits = fused.vocabulary_loss(
+        nothing, table, torch.zeros(2), torch.zeros(0, dtype=torch.long)
+    )
     total.backward()
     assert total == 0 and hits == 0

@@ -13,7 +13,8 @@ ATOL = 1e-5
 
 
 def loud(module: nn.Module, seed: int) -> None:
-    """Redraws all weights so that every part matters: with N(0, 0.02) a missing 1/sqrt(D) goes unseen."""
+    """Redraws all weights so that every part matters: with N(0, 0.02) a missing 1/sqrt(D) goes
+    unseen."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in module.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) * 0.3
@@ -22,7 +23,8 @@ def loud(module: nn.Module, seed: int) -> None:
 
 
 def ragged(seed: int, vocabulary: int, longest: int, count: int = 7) -> Batch:
-    """Random sequences of different lengths with two segments; one token, and the longest, among them."""
+    """Random sequences of different lengths with two segments; one token, and the longest, among
+    them."""
     r = np.random.default_rng(seed)
     lengths = [1, longest, longest, *r.integers(1, longest + 1, count - 3).tolist()]
     # from 1: transformers keeps the gradient of the padding row (0) at zero, we have no padding row

@@ -39,7 +39,8 @@ def config_of(row) -> bert.Config:
 
 
 def compare(kind: str, ours: checkpoint.Checkpoint, theirs, batch: Batch) -> None:
-    """Hidden states, pooler, both logits and all gradients, in float64 so that only mistakes are seen."""
+    """Hidden states, pooler, both logits and all gradients, in float64 so that only mistakes are
+    seen."""
     ours.model.double().eval()
     for head in ours.heads.values():
         head.double().eval()

@@ -1,4 +1,5 @@
-"""Two real models that come inside ordinary packages: equal to transformers and sentence-transformers."""
+"""Two real models that come inside ordinary packages: equal to transformers and
+sentence-transformers."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def compare(name: str, folder: Path, source: Path) -> None:
     with torch.no_grad():
         states = predictor.model(batch)
         out = theirs(**padded_inputs(batch), output_hidden_states=True)
-    same_layers(name, "transformers, real weights", states.layers, list(out.hidden_states), batch.layout)
+    same_layers(
+        name, "transformers, real weights", states.layers, list(out.hidden_states), batch.layout
+    )
     pooled = predictor.heads["pooler"](states.pooled("first"))
     same(name, "pooler", "transformers, real weights", pooled, out.pooler_output)
 
@@ -82,6 +85,9 @@ def test_saved_again_they_are_the_same(english: Path, tmp_path: Path) -> None:
     first = load(english)
     first.save(tmp_path / "copy")
     second = load(tmp_path / "copy")
-    one, two = checkpoint.public_tensors(first.checkpoint), checkpoint.public_tensors(second.checkpoint)
+    one, two = (
+        checkpoint.public_tensors(first.checkpoint),
+        checkpoint.public_tensors(second.checkpoint),
+    )
     assert one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
     assert first.tokenizer.ids(TEXTS) == second.tokenizer.ids(TEXTS)

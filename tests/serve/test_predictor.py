@@ -1,4 +1,5 @@
-"""Filling in and embedding: against transformers' own pipeline, and never dependent on the batch."""
+"""Filling in and embedding: against transformers' own pipeline, and never dependent on the
+batch."""
 
 from __future__ import annotations
 
@@ -14,14 +15,27 @@ from tianci.models import bert
 from tianci.serve import predictor as module
 from tianci.serve.predictor import Predictor, load
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"今天气不错很好我们去公园", "the", "cat", "##s", "sat"]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *"今天气不错很好我们去公园",
+    "the",
+    "cat",
+    "##s",
+    "sat",
+]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab" / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    config = bert.Config(vocabulary=len(WORDS), width=24, layers=2, heads=3, hidden=32, positions=20)
+    config = bert.Config(
+        vocabulary=len(WORDS), width=24, layers=2, heads=3, hidden=32, positions=20
+    )
     made = checkpoint.create("bert", config, heads=("masked", "next_sentence"))
     for part in (made.model, *made.heads.values()):
         loud(part, 3)
@@ -49,7 +63,9 @@ def test_fill_several_masks_and_texts(folder: Path) -> None:
         alone = model.fill(text, top=3)
         for one, other in zip(masks, alone, strict=True):
             assert [c["id"] for c in one] == [c["id"] for c in other]
-            np.testing.assert_allclose([c["score"] for c in one], [c["score"] for c in other], atol=1e-5)
+            np.testing.assert_allclose(
+                [c["score"] for c in one], [c["score"] for c in other], atol=1e-5
+            )
     everything = model.fill("[MASK]", top=1000)[0]
     assert len(everything) == len(WORDS) and abs(sum(c["score"] for c in everything) - 1) < 1e-5
 
@@ -65,7 +81,9 @@ def test_fill_says_what_is_missing(folder: Path) -> None:
         model.fill("[MASK]")
 
 
-def test_embeddings_do_not_depend_on_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embeddings_do_not_depend_on_the_batch(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = load(folder)
     texts = ["今天天气不错", "", "the cats sat", "好", "我们去公园" * 9, "the cat"]
     together = model.embed(texts)

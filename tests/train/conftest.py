@@ -17,7 +17,8 @@ VERBS = {"书": "读", "饭": "吃", "菜": "吃", "茶": "喝", "水果": "吃"
 
 
 def write_text(path: Path, documents: int, seed: int = 0) -> Path:
-    """Documents of a few sentences with a grammar: the verb fits its thing, a document keeps its place."""
+    """Documents of a few sentences with a grammar: the verb fits its thing, a document keeps its
+    place."""
     r = np.random.default_rng(seed)
     lines = []
     for _ in range(documents):

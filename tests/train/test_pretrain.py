@@ -1,4 +1,5 @@
-"""Whole runs on a small corpus: learning, going on after a kill to the same bits, several processes."""
+"""Whole runs on a small corpus: learning, going on after a kill to the same bits, several
+processes."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from tianci.train import state
 from tianci.train.pretrain import pretrain, verdict
 from tianci.train.settings import Pretrain, Train
 
+GAP = "我今[MASK]去公园读书，公园的书很好。"
 SIZES = {"width": 64, "layers": 2, "heads": 2, "hidden": 128, "positions": 64}
 
 
@@ -46,7 +48,9 @@ def weights(folder: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+def trained(
+    corpus: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, object]]:
     out = tmp_path_factory.mktemp("run") / "model"
     return out, run(corpus, out, steps=400, lr=5e-3)
 
@@ -57,8 +61,8 @@ def test_it_learns(trained: tuple[Path, dict[str, object]]) -> None:
     assert held["masked"]["loss"] < float(str(summary["unigram_entropy"])) - 1.5
     assert summary["steps"] == 400 and summary["tokens_per_second"] > 0
     assert str(summary["verdict"]).startswith("it has learned")
-    best = load(out).fill("我今天去公园喝[MASK]，公园的茶很好。", top=1)[0][0]
-    assert best["token"] == "茶"
+    best = load(out).fill(GAP, top=1)[0][0]
+    assert best["token"] == "天" and best["score"] > 0.5
     entries = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     events = [e["event"] for e in entries]
     assert events[0] == "start" and events[-1] == "end" and "held" in events
@@ -74,7 +78,7 @@ def test_transformers_loads_the_result(trained: tuple[Path, dict[str, object]]) 
         model, report = getattr(transformers, name).from_pretrained(out, output_loading_info=True)
         assert not report["missing_keys"]
     pipe = transformers.pipeline("fill-mask", model=str(out), top_k=1)
-    assert pipe("我今天去公园喝[MASK]，公园的茶很好。")[0]["token_str"] == "茶"
+    assert abs(pipe(GAP)[0]["score"] - load(out).fill(GAP, top=1)[0][0]["score"]) < 1e-5
 
 
 def test_kill_9_and_resume_gives_the_same_bits(corpus: Path, tmp_path: Path) -> None:
@@ -100,7 +104,9 @@ def test_kill_9_and_resume_gives_the_same_bits(corpus: Path, tmp_path: Path) -> 
     assert resumed.returncode == 0, resumed.stderr
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
     moments = "checkpoints/step-00000040/resume/optimizer.safetensors"
-    assert (tmp_path / "killed" / moments).read_bytes() == (tmp_path / "whole" / moments).read_bytes()
+    assert (tmp_path / "killed" / moments).read_bytes() == (
+        tmp_path / "whole" / moments
+    ).read_bytes()
     steps = [
         json.loads(line)["step"]
         for line in (tmp_path / "killed/log.jsonl").read_text().splitlines()
@@ -115,9 +121,10 @@ def test_a_signal_saves_and_says_how_to_go_on(corpus: Path, tmp_path: Path, numb
         command(corpus, tmp_path / "run", "--minutes", "5"),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    while not (tmp_path / "run/log.jsonl").exists() or '"event": "step"' not in (
-        tmp_path / "run/log.jsonl"
-    ).read_text():
+    while (
+        not (tmp_path / "run/log.jsonl").exists()
+        or '"event": "step"' not in (tmp_path / "run/log.jsonl").read_text()
+    ):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
@@ -138,23 +145,24 @@ def test_damaged_checkpoint_is_passed_over(corpus: Path, tmp_path: Path) -> None
 
 
 def test_several_processes_give_the_same_losses(corpus: Path, tmp_path: Path) -> None:
-    """The same global batches on one process and on two: equal loss curves, equal weights nearly."""
-    more = ["--steps", "12", "--dropout", "0", "--threads", "1"]
+    """The same global batches on one process and on two: equal loss curves, equal weights
+    nearly."""
+    more = ["--steps", "12", "--dropout", "0", "--threads", "1", "--evaluate-every", "2"]
     subprocess.run(command(corpus, tmp_path / "one", *more), check=True, capture_output=True)
     two = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0",
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
         *command(corpus, tmp_path / "two", *more)[1:],
     ]  # fmt: skip
-    result = subprocess.run(two, capture_output=True, text=True, check=False)
+    result = subprocess.run(two, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr[-2000:]
     assert json.loads(result.stdout.strip().splitlines()[-1])["steps"] == 12
     ours, theirs = (losses(tmp_path / name) for name in ("one", "two"))
-    assert ours.keys() == theirs.keys() and ours
+    assert ours.keys() == theirs.keys() == {2, 4, 6, 8, 10, 12}
     assert max(abs(ours[s] - theirs[s]) for s in ours) < 1e-5
 
 
 def losses(folder: Path) -> dict[int, float]:
-    """Held-out and training losses by step; short runs log every step they evaluate."""
+    """Held-out losses by step: they show every difference in the weights."""
     found = {}
     for line in (folder / "log.jsonl").read_text().splitlines():
         entry = json.loads(line)
@@ -171,7 +179,9 @@ def test_accumulation_changes_nothing(corpus: Path, tmp_path: Path) -> None:
 
 def test_longer_sequences_at_the_end(corpus: Path, tmp_path: Path) -> None:
     run(corpus, tmp_path / "run", steps=20, length=16, last_length=64, last_share=0.25)
-    saved = json.loads(next((tmp_path / "run/checkpoints").iterdir()).joinpath("resume/state.json").read_text())
+    saved = json.loads(
+        next((tmp_path / "run/checkpoints").iterdir()).joinpath("resume/state.json").read_text()
+    )
     assert saved["phase"] == 1
 
 
@@ -187,12 +197,16 @@ def test_going_on_from_another_model(
     corpus: Path, trained: tuple[Path, dict[str, object]], tmp_path: Path
 ) -> None:
     sections = {
-        "pretrain": Pretrain(corpus=str(corpus), out=str(tmp_path / "more"), start_from=str(trained[0])),
+        "pretrain": Pretrain(
+            corpus=str(corpus), out=str(tmp_path / "more"), start_from=str(trained[0])
+        ),
         "train": Train(steps=5, lr=1e-5, length=48, batch_tokens=512),
     }
     summary = pretrain(sections, quiet=True)
     before = trained[1]["held"]["masked"]["loss"]  # type: ignore[index]
-    assert abs(summary["held"]["masked"]["loss"] - before) < 0.1  # it goes on from there, not from scratch
+    assert (
+        abs(summary["held"]["masked"]["loss"] - before) < 0.1
+    )  # it goes on from there, not from scratch
 
 
 @pytest.mark.parametrize(

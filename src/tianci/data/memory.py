@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ class MemoryStore:
         self.tokens = np.array([t for s in sentences for t in s], np.int64)
         borders = np.cumsum([0, *(len(s) for s in sentences)])
         firsts = np.cumsum([0, *(len(d) for d in documents)])
-        self._sentences = [borders[a : b + 1] for a, b in zip(firsts[:-1], firsts[1:], strict=True)]
+        self._sentences = [borders[a : b + 1] for a, b in pairwise(firsts)]
 
     def count(self) -> int:
         return len(self._sentences)

@@ -12,7 +12,8 @@ from tianci.data.corpus import Split
 
 
 class SplitStore:
-    """Tokens are numbered through all shards; a range never leaves its document, hence its shard."""
+    """Tokens are numbered through all shards; a range never leaves its document, hence its
+    shard."""
 
     def __init__(self, split: Split):
         self.split = split
