@@ -44,7 +44,8 @@ def main(wheel: Path) -> None:
             "今天天气不错，我们去公园。\nThe weather is fine today.\n" * 50
         )
         made = run(
-            tianci, "vocab", "text.txt", "--kind", "char", "--size", "60", "--out", "vocab", "--json",
+            tianci, "vocab", "text.txt", "--kind", "char", "--size", "60", "--out", "vocab",
+            "--json",
             cwd=folder,
         )  # fmt: skip
         assert json.loads(made)["size"] == 60

@@ -5,16 +5,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tianci.data.workers import in_order
+from tianci.data.workers import Staff
 from tianci.errors import UserError
 
 
 def multiply(factor: int) -> Callable[[int], int]:
+    factor + 0
+
     def work(item: int) -> int:
         time.sleep(0.03 * (item % 3 == 0))  # some are slow, the order must not care
         print("noise on standard output")
@@ -29,36 +31,42 @@ def multiply(factor: int) -> Callable[[int], int]:
     return work
 
 
+def in_order(items: Iterable[int], factor: object, workers: int) -> list[int]:
+    with Staff(workers, __name__) as staff:
+        return list(staff.in_order(items, multiply, (factor,)))
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_answers_come_in_order(workers: int) -> None:
-    assert list(in_order(range(12), multiply, (2,), workers)) == list(range(0, 24, 2))
-    assert list(in_order([], multiply, (2,), workers)) == []
+    assert in_order(range(12), 2, workers) == list(range(0, 24, 2))
+    assert in_order([], 2, workers) == []
 
 
 def test_errors_come_back() -> None:
     with pytest.raises(UserError, match="13 is bad luck"):
-        list(in_order([1, 13, 2, 3, 4], multiply, (2,), 2))
+        in_order([1, 13, 2, 3, 4], 2, 2)
     with pytest.raises(RuntimeError, match="KeyError"):
-        list(in_order([14], multiply, (2,), 2))
+        in_order([14], 2, 2)
     with pytest.raises(RuntimeError, match="ended with code 3"):
-        list(in_order([15, 1, 2], multiply, (2,), 2))
+        in_order([15, 1, 2], 2, 2)
     with pytest.raises(RuntimeError, match="TypeError"):
-        list(in_order([1], multiply, ("a", "b"), 2))
+        in_order([1], None, 2)
 
 
 def test_few_items_wait() -> None:
     taken = 0
 
-    def items() -> object:
+    def items() -> Iterator[int]:
         nonlocal taken
         for item in range(12):
             taken += 1
             yield item
 
-    answers = in_order(items(), multiply, (1,), 2)  # type: ignore[arg-type]
-    next(answers)
-    assert taken <= 3
-    answers.close()  # type: ignore[attr-defined]
+    with Staff(2, __name__) as staff:
+        answers = staff.in_order(items(), multiply, (1,))
+        next(answers)
+        assert taken <= 3
+        answers.close()
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
@@ -66,7 +74,7 @@ def test_workers_vanish_with_their_parent() -> None:
     script = (
         "import time, os\n"
         "from tianci.data.workers import Worker\n"
-        "workers = [Worker(abs, ()) for _ in range(2)]\n"
+        "workers = [Worker('json') for _ in range(2)]\n"
         "print(*(w._process.pid for w in workers), flush=True)\n"
         "time.sleep(60)\n"
     )

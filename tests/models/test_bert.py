@@ -142,10 +142,6 @@ def test_one_step_lowers_the_loss() -> None:
 
 def test_compiles_to_one_graph(model: bert.Bert) -> None:
     batch = ragged(6, CONFIG.vocabulary, 10)
-    (
-        batch.layout.position,
-        batch.layout.groups,
-        batch.layout.starts,
-    )  # made by data, not by the model
+    assert len(batch.layout.position) and batch.layout.groups  # made with the data, not traced
     explained = torch._dynamo.explain(model)(batch)
     assert explained.graph_count == 1 and explained.graph_break_count == 0

@@ -71,8 +71,10 @@ def test_rate_too_high(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_not_a_number(corpus: Path, tmp_path: Path) -> None:
-    found = findings(corpus, tmp_path / "run", lr=0.999, clip=0.0, eps=1e-30, beta2=0.0, weight_decay=0.0,
-                     schedule="constant", warmup=0.0, steps=300)  # fmt: skip
+    found = findings(
+        corpus, tmp_path / "run", lr=0.999, clip=0.0, eps=1e-30, beta2=0.0, weight_decay=0.0,
+        schedule="constant", warmup=0.0, steps=300,
+    )  # fmt: skip
     fault = "nan" if "nan" in found else "diverged"
     expect("rate 1, no clipping", found, fault, "train.lr=")
 

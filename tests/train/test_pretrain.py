@@ -98,7 +98,7 @@ def test_kill_9_and_resume_gives_the_same_bits(corpus: Path, tmp_path: Path) -> 
     shutil.copytree(left[-1], tmp_path / "killed/checkpoints/step-00000099")
     (tmp_path / "killed/checkpoints/step-00000099/manifest.json").unlink()
     resumed = subprocess.run(
-        [sys.executable, "-m", "tianci", "pretrain", "--resume", str(tmp_path / "killed"), "--quiet"],
+        [sys.executable, "-m", "tianci", "pretrain", "--quiet", "--resume", tmp_path / "killed"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert resumed.returncode == 0, resumed.stderr

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,15 +27,15 @@ from tianci.data.faults import list_faults
 from tianci.data.gather import Gather
 from tianci.data.piece import Rules, ShardMaker
 from tianci.data.statistics import add_histograms, entropies
-from tianci.data.survey import Survey, survey
-from tianci.data.workers import in_order
+from tianci.data.survey import survey
+from tianci.data.workers import Staff
 from tianci.errors import UserError, need
 from tianci.files import write_directory, write_json
 from tianci.settings import setting
-from tianci.text.source import STDIN, find_files, total_bytes
+from tianci.text.source import STDIN, find_files
 from tianci.text.tokenizer import Tokenizer
 
-SMALL = 4_000_000  # bytes of text; less is done before a second process has started
+SMALL = 3_000_000  # bytes on disk; less is done before a second process has started
 
 
 @dataclass(frozen=True)
@@ -77,20 +77,21 @@ def prepare(
     vocabulary = Tokenizer.load(tokenizer)
     _check_out(out)
     with _sources(find_files(paths), settings) as sources:
-        on_disk = total_bytes([source.path for source in sources])
-        with _bar("reading", on_disk, quiet) as bar:
-            seen = survey(
-                sources,
-                settings.field,
-                held=settings.held,
-                repeated=settings.repeated,
-                progress=bar.update,
-            )
-        if not seen.characters:
-            raise UserError(f"no text in {', '.join(map(str, paths))}; every document is empty")
-        rules = Rules(_store_tokenizer(vocabulary, out), settings.words, settings.unbroken)
-        gather = Gather(seen, rules, settings.dedupe)
-        shards = _encode(gather, out, rules, _workers(threads, seen), quiet)
+        on_disk = sum(source.path.stat().st_size for source in sources)
+        with Staff(threads or _cores(on_disk), ShardMaker.__module__) as staff:
+            with _bar("reading", on_disk, quiet) as bar:
+                seen = survey(
+                    sources,
+                    settings.field,
+                    held=settings.held,
+                    repeated=settings.repeated,
+                    progress=bar.update,
+                )
+            if not seen.characters:
+                raise UserError(f"no text in {', '.join(map(str, paths))}; every document is empty")
+            rules = Rules(_store_tokenizer(vocabulary, out), settings.words, settings.unbroken)
+            gather = Gather(seen, rules, settings.dedupe)
+            shards = _encode(gather, out, rules, staff, quiet)
     result = _finish(out, shards, gather, settings, len(vocabulary))
     seconds = time.perf_counter() - started
     return {
@@ -173,22 +174,21 @@ def _hash(folder: Path) -> str:
     return total.hexdigest()
 
 
-def _workers(threads: int | None, seen: Survey) -> int:
-    if threads:
-        return threads
-    if seen.bytes < SMALL:
+def _cores(size: int) -> int:
+    """How many cores are worth using for so many bytes."""
+    if size < SMALL:
         return 1
     # a container may have fewer cores than the machine; macOS cannot tell
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _encode(
-    gather: Gather, out: Path, rules: Rules, workers: int, quiet: bool
+    gather: Gather, out: Path, rules: Rules, staff: Staff, quiet: bool
 ) -> dict[str, list[dict[str, Any]]]:
     """What is to be known about all shards of each split, in order."""
     shards: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
-    answers = in_order(gather.pieces(), ShardMaker, (str(out), rules), workers)
-    with _bar("encoding", gather.survey.bytes, quiet) as bar:
+    answers = staff.in_order(gather.pieces(), ShardMaker, (str(out), rules))
+    with closing(answers), _bar("encoding", gather.survey.bytes, quiet) as bar:
         for number, info in enumerate(answers):
             shards[info["name"].partition("-")[0]].append(info)
             bar.update(gather.bytes[number])
@@ -229,6 +229,7 @@ def _finish(
     statistics |= {
         "bytes": gather.survey.bytes,
         "characters": gather.survey.characters,
+        "deduped": gather.dedupe,
         "unknown_rate": sum(info["unknown"] for info in every) / statistics["tokens"],
         "unigram_entropy": unigram,
         "bigram_entropy": bigram,

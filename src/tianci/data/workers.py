@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
@@ -25,17 +25,23 @@ Work = Callable[[Any], Any]
 
 
 class Worker:
-    """One process that builds its `work` function once and then answers one item after another."""
+    """One process that builds its `work` function once and then answers one item after another.
 
-    def __init__(self, make: Callable[..., Work], arguments: tuple[Any, ...]):
+    It imports the module with its work at once, while the parent is still busy with other things.
+    """
+
+    def __init__(self, module: str):
         paths = os.pathsep.join(path for path in sys.path if path)
         one = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from tianci.data.workers import serve; serve()"],
+            [sys.executable, "-c", f"import {module}, tianci.data.workers as w; w.serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **one, "PYTHONPATH": paths},
         )
+
+    def begin(self, make: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
+        """Says how to build the work function; what goes wrong is told by the first answer."""
         self._send((make, arguments))
 
     def __call__(self, item: Any) -> Any:
@@ -100,41 +106,50 @@ def _portable(error: Exception) -> Exception:
     return RuntimeError(f"in a worker process: {type(error).__name__}: {error}")
 
 
-def in_order(
-    items: Iterable[Any], make: Callable[..., Work], arguments: tuple[Any, ...], workers: int
-) -> Iterator[Any]:
-    """The answers to all items, in the order of the items, whichever worker was faster.
+class Staff:
+    """Several workers, or none when one is enough: then the work is done right here."""
 
-    At most one item more than there are workers waits, so memory does not grow with their number.
-    With one worker the work is done right here.
-    """
-    if workers == 1:
-        work = make(*arguments)
-        yield from map(work, items)
-        return
-    free: SimpleQueue[Worker] = SimpleQueue()
-    staff = [Worker(make, arguments) for _ in range(workers)]
-    for worker in staff:
-        free.put(worker)
+    def __init__(self, workers: int, module: str):
+        self._workers = [Worker(module) for _ in range(workers)] if workers > 1 else []
 
-    def call(item: Any) -> Any:
-        worker = free.get()
-        try:
-            return worker(item)
-        finally:
+    def __enter__(self) -> Staff:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.close()
+
+    def in_order(
+        self, items: Iterable[Any], make: Callable[..., Work], arguments: tuple[Any, ...]
+    ) -> Generator[Any, None, None]:
+        """The answers to all items, in the order of the items, whichever worker was faster.
+
+        At most one item more than there are workers waits, so memory does not grow with the text.
+        """
+        if not self._workers:
+            yield from map(make(*arguments), items)
+            return
+        free: SimpleQueue[Worker] = SimpleQueue()
+        for worker in self._workers:
+            worker.begin(make, arguments)
             free.put(worker)
 
-    waiting: deque[Future[Any]] = deque()
-    threads = ThreadPoolExecutor(workers)
-    try:
-        for item in items:
-            waiting.append(threads.submit(call, item))
-            del item
-            while len(waiting) > workers:
+        def call(item: Any) -> Any:
+            worker = free.get()
+            try:
+                return worker(item)
+            finally:
+                free.put(worker)
+
+        waiting: deque[Future[Any]] = deque()
+        threads = ThreadPoolExecutor(len(self._workers))
+        try:
+            for item in items:
+                waiting.append(threads.submit(call, item))
+                del item
+                while len(waiting) > len(self._workers):
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        threads.shutdown(wait=True, cancel_futures=True)
-        for worker in staff:
-            worker.close()
+        finally:
+            threads.shutdown(wait=True, cancel_futures=True)

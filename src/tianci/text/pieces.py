@@ -162,6 +162,7 @@ def _merged(
     merges: list[tuple[str, str]] = []
     waiting = iter(spare)
     rare = next(waiting, None)
+    told = -len(wish.special)
     for count, left, right, piece in merge_pairs(words, base, spell, join):
         while rare and rare[0] * RARE_CHARACTER >= count and len(tokens) < room:
             tokens[rare[1]] = None
@@ -171,8 +172,9 @@ def _merged(
         if piece not in wish.special:
             merges.append((left, right))
             tokens[piece] = None
-            if progress:
-                progress(1)
+        if progress:
+            progress(len(tokens) - told)
+            told = len(tokens)
     while rare and len(tokens) < room:
         tokens[rare[1]] = None
         rare = next(waiting, None)

@@ -263,7 +263,9 @@ class _Session:
             clip=self.settings.clip,
             usual_lr=self.usual.lr,
             unknown_rate=float(info.get("unknown_rate", 0.0)),
-            duplicates=float(info.get("duplicate_share", 0.0)),
+            duplicates=0.0
+            if info.get("deduped")
+            else info.get("duplicate_documents", 0) / max(1, info["documents"]),
         )
 
     def _record(self) -> None:
