@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import random
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tianci.data import gather
+from tianci.data import gather, statistics
 from tianci.data.corpus import Corpus
 from tianci.data.prepare import PrepareSettings, prepare
 from tianci.data.survey import held_count
@@ -285,3 +286,16 @@ def test_a_corpus_of_one_document_has_entropies_too(tmp_path: Path, vocabulary: 
     # 27 sentences learned, 3 measured: 108 tokens of 4 kinds, all equally frequent
     assert result["unigram_entropy"] == pytest.approx(1.41, abs=0.03)
     assert result["bigram_entropy"] < 0.1
+
+
+def test_entropies_of_a_sample(
+    tmp_path: Path, vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence longer than the sample is cut, not left out."""
+    monkeypatch.setattr(statistics, "MOST_LEARNED", 50)
+    path = tmp_path / "text.txt"
+    path.write_text("cat dog " * 500 + "\n\n" + "dog cat " * 500, encoding="utf-8")
+    result = prepare([path], vocabulary, tmp_path / "store", PrepareSettings(borders="blank"))
+    # 50 tokens of two kinds, equally frequent: p = (25 + 2 / 29) / 52
+    assert result["unigram_entropy"] == pytest.approx(math.log(52 / (25 + 2 / 29)), abs=1e-6)
+    assert result["bigram_entropy"] < 0.3

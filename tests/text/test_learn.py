@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import subprocess
@@ -251,3 +252,17 @@ def test_spaces_survive(kind: str, corpus: Path) -> None:
     tokenizer, _ = learn([corpus], Vocabulary(kind=kind, size=400))
     text = "abc def 天地玄黄 gh"
     assert tokenizer.decode(tokenizer.ids([text])[0]) == text
+
+
+def test_json_lines_are_read_by_field(tmp_path: Path) -> None:
+    """The vocabulary is learned from the texts, not from the JSON around them."""
+    plain, records = tmp_path / "a.txt", tmp_path / "a.jsonl"
+    texts = ["今天天气不错", 'she said "fine"'] * 30
+    plain.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    rows = [json.dumps({"label": "x", "body": text}, ensure_ascii=False) for text in texts]
+    records.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    first, _ = learn([plain], Vocabulary(kind="char", size=30))
+    second, _ = learn([records], Vocabulary(kind="char", size=30, field="body"))
+    assert first.engine.to_str() == second.engine.to_str()
+    with pytest.raises(UserError, match='a.jsonl, line 1: no field "text"'):
+        learn([records], Vocabulary(kind="char", size=30))

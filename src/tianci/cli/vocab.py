@@ -25,7 +25,7 @@ OURS = {"tokenizer.json", "tokenizer_config.json", "vocab.txt"}
 def vocab(run: Run, text: tuple[str, ...], out: str) -> None:
     """Learns a vocabulary (tokenizer) from raw text.
 
-    TEXT is files (plain, .gz or .zst), directories, globs, or - for standard input.
+    TEXT is files (plain or .jsonl, also .gz or .zst), directories, globs, or - for standard input.
     """
     from tqdm import tqdm
 

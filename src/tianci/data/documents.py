@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
-
-from tianci.errors import UserError
+from tianci.text.records import is_records, record_lines
 from tianci.text.sentences import split_sentences
 from tianci.text.source import read_blocks, read_lines
 
@@ -72,18 +70,14 @@ def to_sentences(paragraphs: Iterable[str]) -> list[str]:
     return [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
 
 
-def is_records(path: Path) -> bool:
-    """Whether a file holds JSON lines, by its name."""
-    names = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".zst")]
-    return bool(names) and names[-1] in (".jsonl", ".ndjson")
-
-
 def examine(path: Path, layout: LayoutName, borders: BorderName, field: str) -> Form:
     """The form of a file: what was asked for, and for the rest what its beginning looks like."""
     lines: list[str] = []
     size, whole = 0, True
     for number, line in read_lines(path):
-        texts = _record(path, number, line, field) if is_records(path) and line.strip() else [line]
+        texts = (
+            record_lines(path, number, line, field) if is_records(path) and line.strip() else [line]
+        )
         lines += [text.strip() for text in texts]
         size += len(line) + 1
         if size >= PROBE:
@@ -156,7 +150,7 @@ def _borders(
             line = text.strip()
             if form.borders == "record":
                 if line:
-                    parts = [part.strip() for part in _record(path, number, line, field)]
+                    parts = [part.strip() for part in record_lines(path, number, line, field)]
                     yield Document(name, number, parts, False)
                 continue
             if not line:
@@ -177,25 +171,6 @@ def _borders(
                 lines, size = [], 0
     if lines:
         yield Document(name, first, lines, False)
-
-
-def _record(path: Path, number: int, line: str, field: str) -> list[str]:
-    """The lines of the text in one JSON record."""
-    try:
-        record: Any = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
-        raise UserError(f"{path}, line {number}: not JSON ({error})") from error
-    if not isinstance(record, dict) or field not in record:
-        known = ", ".join(record) if isinstance(record, dict) else f"a {type(record).__name__}"
-        raise UserError(
-            f'{path}, line {number}: no field "{field}" (there is: {known}); name it with --field'
-        )
-    text = record[field]
-    if not isinstance(text, str):
-        raise UserError(
-            f'{path}, line {number}: the field "{field}" holds a {type(text).__name__}, not text'
-        )
-    return text.replace("\r\n", "\n").split("\n")
 
 
 def _unwrap(lines: Iterable[str]) -> list[str]:

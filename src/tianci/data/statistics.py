@@ -13,6 +13,7 @@ which is never predicted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,11 +113,11 @@ def _sample(split: Split, most: int, mark: int) -> Iterator[Array]:
     """The beginning of each shard, as much as the limit allows, with marks between sentences."""
     share = min(1.0, most / max(split.tokens, 1))
     for shard in split.shards:
-        count = int(np.searchsorted(shard.sentences, share * shard.token_count, "right")) - 1
-        if count > 0:
-            borders = shard.sentences[: count + 1]
-            tokens = shard.tokens[: borders[-1]].astype(np.uint16 if mark < 1 << 16 else np.uint32)
-            yield np.append(np.insert(tokens, borders[:-1], mark), tokens.dtype.type(mark))
+        tokens = shard.tokens[: math.ceil(share * shard.token_count)]
+        tokens = tokens.astype(np.uint16 if mark < 1 << 16 else np.uint32)
+        starts = shard.sentences[: np.searchsorted(shard.sentences, len(tokens))]
+        if len(tokens):
+            yield np.append(np.insert(tokens, starts, mark), tokens.dtype.type(mark))
 
 
 def _every_tenth(rows: list[Array]) -> tuple[list[Array], list[Array]]:

@@ -19,7 +19,8 @@ from tianci.text.count import APART, BYTES, CLAUSES, WordCounter
 from tianci.text.formats import bert_template
 from tianci.text.measure import measure
 from tianci.text.pieces import Pieces, Wish, choose_pieces
-from tianci.text.source import find_files, read_blocks
+from tianci.text.records import text_blocks
+from tianci.text.source import find_files
 from tianci.text.tokenizer import Tokenizer
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -46,6 +47,7 @@ class Vocabulary:
     special: list[str] = setting([], "one more special token; may be repeated")  # noqa: RUF009
     min_frequency: int = setting(2, "how often a piece must occur")
     coverage: float = setting(0.9995, "share of all characters that gets an entry in any case")
+    field: str = setting("text", "the field of .jsonl records that holds the text")
     hold_back: float = setting(0.01, "share of the lines to measure on instead of learning from")
 
     def cleaning(self) -> Cleaning:
@@ -78,7 +80,7 @@ def learn(
     pattern = {"wordpiece": APART, "char": APART, "byte-bpe": BYTES}.get(wanted.kind, CLAUSES)
     counter = WordCounter(engine, pattern, number)
     files = find_files(paths)
-    lines, held_back, sample = _read(files, counter, wanted.hold_back, reading)
+    lines, held_back, sample = _read(files, counter, wanted.hold_back, wanted.field, reading)
     words = counter.words()
     if not words:
         raise UserError(f"{', '.join(map(str, files))}: no text found; give a file with words")
@@ -115,6 +117,7 @@ def _read(
     files: Sequence[Path],
     counter: WordCounter,
     share: float,
+    field: str,
     progress: Callable[[int], object] | None,
 ) -> tuple[int, list[str], list[str]]:
     """Number of lines with text, those held back, and the first others."""
@@ -123,7 +126,7 @@ def _read(
     sample: list[str] = []
     total = 0
     for file in files:
-        for block in read_blocks(file, progress):
+        for block in text_blocks(file, field, progress):
             lines = [line for line in block if line and not line.isspace()]
             total += len(lines)
             if limit and len(held_back) < HELD_BACK_LINES:
