@@ -91,7 +91,7 @@ def audit(
     goal = parse(objective or given["pretrain"].get("objective", "masked+next_sentence"), given)
     train = build(Train, given["train"], "train")
     source = Corpus(corpus)
-    recipe = Recipe(goal, length or train.length, train.short, train.batch_tokens, run.seed)
+    recipe = Recipe(goal, length or train.length, train.short, train.batch_tokens or 2048, run.seed)
     examples = Examples(SplitStore(source.split(split)), source.tokenizer(), recipe)
     report = measure(examples, tokens)
     if run.json:

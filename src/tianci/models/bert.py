@@ -83,6 +83,7 @@ class Bert(Model):
         )
         self.stack = Stack([block() for _ in range(config.layers)])
         initial.normal(self, config.initial_std)
+        initial.waves(self.embedding.position, config.initial_std)
 
     def forward(self, batch: Batch) -> States:
         return States(self.stack(self.embedding(batch), batch.layout), batch.layout)

@@ -1,4 +1,4 @@
-"""Learning rates and warm-up that leave the plateau, per size; measured, see LOG.md."""
+"""Learning rates, warm-up and batches that leave the plateau, per width; measured, see LOG.md."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ class Pace(NamedTuple):
     lr: float
     warmup: float
     dropout: float
+    batch_tokens: int
 
 
-# Peak rates for batches of about 4,096 tokens. Small models that see each text once or twice learn
-# more
-# without dropout; the large ones keep the paper's.
+# Small models that see each text once or twice learn more without dropout, and from many small
+# steps;
+# the large ones keep the paper's dropout. 768 and 1024 are scaled from the smaller ones, not
+# measured.
 PACES = {
-    128: Pace(2e-3, 0.05, 0.0),
-    256: Pace(1e-3, 0.05, 0.0),
-    512: Pace(6e-4, 0.06, 0.0),
-    768: Pace(2e-4, 0.1, 0.1),
-    1024: Pace(1e-4, 0.1, 0.1),
+    128: Pace(1.5e-3, 0.05, 0.0, 2048),
+    256: Pace(7e-4, 0.05, 0.0, 2048),
+    512: Pace(4e-4, 0.06, 0.0, 4096),
+    768: Pace(2e-4, 0.1, 0.1, 8192),
+    1024: Pace(1e-4, 0.1, 0.1, 16384),
 }
 
 
@@ -30,5 +32,5 @@ def pace(width: int, layers: int) -> Pace:
     nearest = min(PACES, key=lambda known: abs(known - width))
     found = PACES[nearest]
     if layers > 6 and nearest <= 512:
-        return Pace(found.lr * (6 / layers) ** 0.5, max(found.warmup, 0.1), found.dropout)
+        return found._replace(lr=found.lr * (6 / layers) ** 0.5, warmup=max(found.warmup, 0.1))
     return found

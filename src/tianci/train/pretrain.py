@@ -83,7 +83,7 @@ def pretrain(
             f"train.length is {settings.length}, but the model reads {model.model.config.positions}"
         )
     keep_freed_memory()
-    settings = _limit(settings)
+    settings = _filled(settings, usual)
     return _Session(
         run,
         wanted,
@@ -101,13 +101,12 @@ def pretrain(
     ).go()
 
 
-def _limit(settings: Train) -> Train:
-    """One pass over the corpus unless the user says how long."""
+def _filled(settings: Train, usual: Pace) -> Train:
+    """What the user left open: the preset's batch, and one pass over the corpus."""
     chosen = (settings.steps, settings.minutes, settings.epochs, settings.tokens)
-    return (
-        settings
-        if any(v is not None for v in chosen)
-        else dataclasses.replace(settings, epochs=1.0)
+    epochs = settings.epochs if any(v is not None for v in chosen) else 1.0
+    return dataclasses.replace(
+        settings, epochs=epochs, batch_tokens=settings.batch_tokens or usual.batch_tokens
     )
 
 
@@ -182,6 +181,7 @@ class _Session:
     def go(self) -> dict[str, Any]:
         settings = self.settings
         self.lr = settings.lr or self.usual.lr
+        self.batch_tokens = settings.batch_tokens or self.usual.batch_tokens
         self.warmup = self.usual.warmup if settings.warmup is None else settings.warmup
         self.store = SplitStore(self.corpus.split("train"))
         modules = [self.model.model, *self.model.heads.values()]
@@ -242,7 +242,7 @@ class _Session:
     def _examples(self, phase: int) -> Examples:
         s = self.settings
         length = s.last_length if phase else s.length
-        recipe = Recipe(self.goal, length, s.short, s.batch_tokens, self.seed)
+        recipe = Recipe(self.goal, length, s.short, self.batch_tokens, self.seed)
         return Examples(self.store, self.tokenizer, recipe)
 
     def _held_out(self) -> list[Any]:
@@ -290,7 +290,7 @@ class _Session:
         speed *= self.world.size
         s, tokens = self.settings, self.store.split.tokens
         planned = (
-            s.steps * s.batch_tokens if s.steps
+            s.steps * self.batch_tokens if s.steps
             else s.tokens if s.tokens
             else s.minutes * 60 * speed if s.minutes
             else (s.epochs or 1) * tokens
@@ -300,7 +300,9 @@ class _Session:
             "tokens": int(planned),
             "minutes": planned / speed / 60,
             "epochs": planned / max(1, tokens),
-            "memory_bytes": probe.training_bytes(self.model, min(s.batch_tokens, s.micro_tokens)),
+            "memory_bytes": probe.training_bytes(
+                self.model, min(self.batch_tokens, s.micro_tokens)
+            ),
         }
         e = self.estimate
         self._tell(

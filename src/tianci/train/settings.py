@@ -32,7 +32,9 @@ class Train:
     beta2: float = setting(0.98, "Adam's second moment")
     eps: float = setting(1e-6, "Adam's epsilon")
     clip: float = setting(1.0, "largest norm of the gradient (0: no clipping)")
-    batch_tokens: int = setting(4096, "tokens of one step, over all processes")
+    batch_tokens: int | None = setting(
+        None, "tokens of one step, over all processes (default: the preset's)"
+    )
     micro_tokens: int = setting(8192, "tokens of one forward pass; more are accumulated")
     length: int = setting(128, "tokens of a full sequence")
     last_length: int = setting(0, "sequence length in the last part of the run (0: the same)")
@@ -57,8 +59,9 @@ class Train:
             if limits[name] <= 0:
                 raise UserError(f"--{name} must be more than 0, not {limits[name]}")
         for name in ("batch_tokens", "micro_tokens", "length", "keep"):
-            if getattr(self, name) < 1:
-                raise UserError(f"train.{name} must be at least 1, not {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"train.{name} must be at least 1, not {value}")
         for name in ("lr", "eps"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
