@@ -11,10 +11,10 @@ from tianci.errors import need
 from tianci.files import write_directory
 
 SENTENCES = (
-    "这本书的质量很[MASK]",
-    "酒店的房间很[MASK]净",
-    "我[MASK]常喜欢这本书",
-    "服务员的态度很[MASK]",
+    "酒[MASK]的房间很干净",
+    "这本[MASK]的内容很好",
+    "服[MASK]员的态度不好",
+    "我不喜欢这本[MASK]",
 )
 
 
@@ -57,15 +57,19 @@ def run_demo(
         f"{corpus['bigram_entropy']:.2f}\n"
     )
 
-    say(f"3. Pre-train a tiny BERT on it for {minutes:g} minutes: guess hidden words")
+    say(f"3. Pre-train a tiny BERT on it for {minutes:g} minute(s): guess hidden words")
     run = out / "model"
     n = 1
     while run.exists():  # a second demo is a new run; nothing is overwritten
         n += 1
         run = out / f"model-{n}"
     wanted = Pretrain(corpus=str(out / "corpus"), preset="tiny", objective="masked", out=str(run))
-    train = Train(minutes=minutes, length=64, batch_tokens=2048)
-    trained = pretrain({"pretrain": wanted, "train": train}, seed=seed, quiet=quiet)
+    train = Train(minutes=minutes, length=64)
+    # so short a run learns more when more is hidden (LOG.md); 15 % is the rate for long ones
+    hidden = {"rate": 0.35}
+    trained = pretrain(
+        {"pretrain": wanted, "train": train, "masked": hidden}, seed=seed, quiet=quiet
+    )
     say(
         f"   {trained['parameters']:,} parameters, {trained['tokens']:,} tokens, "
         f"{trained['tokens_per_second']:,.0f} tokens/s\n   {trained['verdict']}\n"
