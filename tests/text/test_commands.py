@@ -38,10 +38,13 @@ def test_vocab_then_tokenize(
     assert (report["unknown_rate"], report["characters_covered"]) == (0.0, 1.0)
     assert report["tokens_per_word"] > 0
     assert sorted(path.name for path in out.iterdir()) == [
+        "tianci.json",
         "tokenizer.json",
         "tokenizer_config.json",
         "vocab.txt",
     ]
+    about = json.loads((out / "tianci.json").read_text(encoding="utf-8"))
+    assert about["settings"]["vocab"]["numbers"] is True and about["report"]["size"] == 25
     assert len((out / "vocab.txt").read_text(encoding="utf-8").splitlines()) == 25
     assert run(capsys, *learn)[0] == 0  # twice in a row
     code, text, _ = run(capsys, "tokenize", str(out), "今天12.5%", "the", "--json")

@@ -16,7 +16,7 @@ EXAMPLE = """
 tianci vocab texts/ --kind char --size 8000 --out vocab
 zcat news.gz | tianci vocab - --kind byte-bpe --size 16000 --out vocab --json
 """
-OURS = {"tokenizer.json", "tokenizer_config.json", "vocab.txt"}
+OURS = {"tokenizer.json", "tokenizer_config.json", "vocab.txt", "tianci.json"}
 
 
 @command("vocab", example=EXAMPLE, settings={"vocab": Vocabulary})
@@ -29,7 +29,9 @@ def vocab(run: Run, text: tuple[str, ...], out: str) -> None:
     """
     from tqdm import tqdm
 
-    from tianci.files import write_directory
+    from tianci import __version__
+    from tianci.files import write_directory, write_json
+    from tianci.settings import as_table
     from tianci.text.learn import learn
     from tianci.text.source import find_files, total_bytes
 
@@ -52,6 +54,10 @@ def vocab(run: Run, text: tuple[str, ...], out: str) -> None:
         tokenizer, report = learn(files, wanted, reading.update, learning.update)
     with write_directory(out) as directory:
         tokenizer.save(directory)
+        # what ran, beside what came of it; no times in it, so that the same text gives the same
+        # files
+        about = {"tianci": __version__, "settings": {"vocab": as_table(wanted)}, "report": report}
+        write_json(directory / "tianci.json", about)
     report = {"out": out, **report, "seconds": round(time.monotonic() - began, 1)}
     run.result(report, lambda: _table(report))
 

@@ -31,7 +31,7 @@ from tianci.data.survey import survey
 from tianci.data.workers import Staff
 from tianci.errors import UserError, need
 from tianci.files import write_directory, write_json
-from tianci.settings import setting
+from tianci.settings import as_table, setting
 from tianci.text.source import STDIN, find_files
 from tianci.text.tokenizer import Tokenizer
 
@@ -215,6 +215,7 @@ def _finish(
         "dtype": token_type(vocabulary).str,
         "tokenizer": gather.rules.tokenizer,
         "words": settings.words,
+        "settings": {"prepare": as_table(settings)},
         "splits": {
             split: [
                 {name: info[name] for name in ("name", "documents", "sentences", "tokens", "files")}
