@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tianci"
 
 # from the top down: a module may import from its own level and below
 LEVELS = [
-    {"cli", "demo"},
+    {"cli", "demo", "api"},
     {"serve"},
     {"evaluate", "compress", "convert"},
     {"train"},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tianci.api import pretrain
     from tianci.serve.predictor import Predictor, load
 
 # Threads of torch wait for each other by spinning; where anything else runs on the machine that
@@ -21,9 +22,10 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 _PUBLIC = {
     "load": "tianci.serve.predictor",
     "Predictor": "tianci.serve.predictor",
+    "pretrain": "tianci.api",
 }
 
-__all__ = ["Predictor", "__version__", "load"]
+__all__ = ["Predictor", "__version__", "load", "pretrain"]
 
 
 def __getattr__(name: str) -> Any:

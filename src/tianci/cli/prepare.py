@@ -20,7 +20,8 @@ from tianci.data.statistics import bars
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @click.option("--tokenizer", required=True, metavar="DIR", help="a directory with a tokenizer")
 @click.option("--out", required=True, metavar="DIR", help="where the token store goes")
-def prepare(run: Run, texts: tuple[str, ...], tokenizer: str, out: str) -> None:
+@click.option("--estimate/--no-estimate", default=True, help="try how fast models train here")
+def prepare(run: Run, texts: tuple[str, ...], tokenizer: str, out: str, estimate: bool) -> None:
     """Turns raw text into a token store that training reads without loading it.
 
     TEXT is a file (.txt, .jsonl, also .gz or .zst), a folder, a glob, or - for standard input.
@@ -29,6 +30,10 @@ def prepare(run: Run, texts: tuple[str, ...], tokenizer: str, out: str) -> None:
     result = data.prepare(
         texts, tokenizer, out, run.get(data.PrepareSettings), threads=run.threads, quiet=run.quiet
     )
+    if estimate and not run.quiet:
+        from tianci.train.probe import minutes_per_epoch
+
+        result["minutes_per_epoch"] = minutes_per_epoch(result["vocabulary"], result["tokens"])
     run.result(result, lambda: table(result))
 
 
@@ -53,6 +58,10 @@ def table(result: dict[str, Any]) -> str:
     lines = [f"{name:<17}{value}" for name, value in rows]
     for name in ("sentence", "document"):
         lines += ["", f"tokens per {name}", *bars(result[f"{name}_lengths"])]
+    if "minutes_per_epoch" in result:
+        lines += ["", "minutes per epoch on this machine (above mini reckoned, not tried)"]
+        each = result["minutes_per_epoch"].items()
+        lines.append("  " + ", ".join(f"{size} {minutes:,.1f}" for size, minutes in each))
     lines += ["", *_sources(result["sources"])]
     for fault in result["faults"]:
         lines += ["", f"{fault['name'].replace('_', ' ')}: {fault['count']:,} ({fault['advice']})"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from functools import cache
 import torch
 
 from tianci.batch import Batch, Layout
-from tianci.checkpoint import Checkpoint
+from tianci.checkpoint import Checkpoint, create
 from tianci.goals.base import Joint
+from tianci.goals.objectives import parse
+from tianci.models import family
 from tianci.train.loop import Learner
 
 BF16_PROBE = """
@@ -106,6 +109,33 @@ def training_bytes(model: Checkpoint, batch_tokens: int, rate: float = 0.15) -> 
     per_token = config.layers * (12 * config.width + 2 * config.hidden) * 4
     logits = rate * config.vocabulary * 4 * 2
     return int(weights + batch_tokens * (per_token + logits))
+
+
+def minutes_per_epoch(vocabulary: int, tokens: int, length: int = 128) -> dict[str, float]:
+    """About how long one pass over so many tokens takes here, for each preset of BERT.
+
+    tiny and mini are tried for a second; larger ones are reckoned from mini's operations per
+    second.
+    """
+    goal = parse("masked+next_sentence")
+    config = family("bert").PRESETS
+    batch = random_batch(vocabulary, length, 16)
+    minutes: dict[str, float] = {}
+    per_second = 0.0
+    for size in config:
+        sizes = dataclasses.replace(config[size], vocabulary=vocabulary)
+        tried = size in ("tiny", "mini")
+        with torch.device("cpu" if tried else "meta"):  # the large ones are only counted
+            model = create("bert", sizes, goal.heads)
+        flops = training_flops(model, length)
+        if tried:
+            for part in model.model.modules():
+                if hasattr(part, "dropout"):
+                    setattr(part, "dropout", 0.0)  # noqa: B010  (torch types it as a module)
+            speed = tokens_per_second(model, goal, batch, "cpu")
+            per_second = speed * flops
+        minutes[size] = tokens * flops / per_second / 60
+    return minutes
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -1,0 +1,41 @@
+"""The commands as Python functions: the same names as keyword arguments, back comes what --json
+prints."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tianci.errors import unknown
+from tianci.goals.objectives import objective_names
+from tianci.settings import build
+from tianci.train.pretrain import pretrain as run_pretraining
+from tianci.train.settings import Pretrain, Train
+
+
+def pretrain(
+    *, resume: str | None = None, seed: int = 0, quiet: bool = True, **names: Any
+) -> dict[str, Any]:
+    """Pre-trains, as `tianci pretrain` does: pretrain(corpus="corpus", preset="mini",
+    out="runs/mini").
+
+    Tables such as model={"layers": 6} or masked={"rate": 0.2} stand for --set model.layers=6 and
+    so on; the model to go on from is start_from (--from is no name in Python).
+    """
+    fields = {"pretrain": _fields(Pretrain), "train": _fields(Train)}
+    tables = ("model", *objective_names())
+    values: dict[str, dict[str, Any]] = {name: dict(names.pop(name, {})) for name in tables}
+    for name, value in names.items():
+        section = next((s for s, known in fields.items() if name in known), None)
+        if section is None:
+            known = [*fields["pretrain"], *fields["train"], *tables, "resume", "seed", "quiet"]
+            raise unknown("argument", name, known)
+        values.setdefault(section, {})[name] = str(value) if section == "pretrain" else value
+    sections: dict[str, Any] = {name: values[name] for name in tables}
+    sections["pretrain"] = build(Pretrain, values.get("pretrain", {}), "pretrain")
+    sections["train"] = build(Train, values.get("train", {}), "train")
+    return run_pretraining(sections, seed=seed, quiet=quiet, resume=resume)
+
+
+def _fields(kind: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
