@@ -257,3 +257,17 @@ def test_verdicts() -> None:
     assert say(5.0).startswith("it has learned something")
     assert say(3.9).startswith("it has learned")
     assert verdict({}, 6.0, 4.0) == "no held-out text to judge on"
+
+
+def test_the_python_function_takes_the_same_names(corpus: Path, tmp_path: Path) -> None:
+    import tianci
+
+    summary = tianci.pretrain(
+        corpus=corpus, preset="tiny", out=tmp_path / "run", steps=2, length=48, objective="masked",
+        model=SIZES, masked={"rate": 0.3},
+    )  # fmt: skip
+    assert summary["steps"] == 2
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert record["settings"]["masked"] == {"rate": 0.3}
+    with pytest.raises(UserError, match='unknown argument "step"; did you mean "steps"'):
+        tianci.pretrain(corpus=corpus, step=2)
