@@ -35,6 +35,7 @@ def test_later_sources_win(tmp_path: Path) -> None:
 def test_printed_settings_can_be_read_back(tmp_path: Path) -> None:
     settings = {"train": Learn(lr=2e-5, names=['quo"te', "中文"])}
     text = to_toml(settings)
+    assert to_toml(resolve(SECTIONS, None, ["train.lr=2e-5"])).count("=") == 4  # all, not only lr
     assert "lr = 2e-05  # peak rate" in text and "# steps = (not set)  # how many" in text
     (tmp_path / "again.toml").write_text(text)
     assert resolve(SECTIONS, tmp_path / "again.toml") == settings

@@ -239,6 +239,10 @@ def read(directory: str | Path) -> Checkpoint:
     folder = Path(directory)
     if not folder.is_dir():
         raise _no_model(folder)
+    if not (folder / "config.json").exists():
+        raise UserError(
+            f"{folder} is not a model directory: {folder / 'config.json'} does not exist"
+        )
     kind, config, extra = config_from_public(
         folder / "config.json", read_json(folder / "config.json")
     )

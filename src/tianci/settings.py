@@ -111,9 +111,12 @@ def build(kind: type[S], values: Mapping[str, Any], section: str) -> S:
 
 
 def as_table(value: Any) -> Table:
-    """A settings dataclass as plain values."""
-    table: Table = msgspec.to_builtins(value)
-    return table
+    """A settings dataclass (or a free table) as plain values, defaults included."""
+    if isinstance(value, dict):
+        return dict(value)
+    # field by field: msgspec leaves out defaults of dataclasses that it built itself
+    names = [field.name for field in dataclasses.fields(value)]
+    return {name: msgspec.to_builtins(getattr(value, name)) for name in names}
 
 
 def to_toml(settings: Mapping[str, Any]) -> str:

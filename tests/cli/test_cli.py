@@ -151,6 +151,7 @@ def test_convert(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["fill", "mini", "[MASK]"], "is a preset, which has learned nothing"),
         (["fill", "MODEL", "x[MASK]", "--top", "0"], "--top"),
         (["embed", "MODEL", "no-such-file", "--out", "OUT/x.npy"], "no-such-file"),
+        (["embed", "MODEL", "EMPTY", "--out", "OUT/x.npy"], "the file is empty"),
         (["embed", "MODEL", "BAD", "--out", "OUT/x.npy"], "BAD, line 2"),
         (
             ["embed", "MODEL", "GOOD", "--out", "OUT/x.npy", "--pooling", "men"],
@@ -173,7 +174,13 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     (tmp_path / "bad.txt").write_bytes("今天\n".encode() + b"\xff\xfe broken\n")
     (tmp_path / "good.txt").write_text("今天\n", encoding="utf-8")
     (tmp_path / "out").mkdir()
-    places = {"MODEL": model, "BAD": tmp_path / "bad.txt", "GOOD": tmp_path / "good.txt"}
+    (tmp_path / "empty.txt").write_text("")
+    places = {
+        "EMPTY": tmp_path / "empty.txt",
+        "MODEL": model,
+        "BAD": tmp_path / "bad.txt",
+        "GOOD": tmp_path / "good.txt",
+    }
     real = [str(places.get(a, a)).replace("OUT", str(tmp_path / "out")) for a in arguments]
     code, out, err = inside(capsys, *real)
     text = err if err else out

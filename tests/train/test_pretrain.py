@@ -213,6 +213,7 @@ def test_going_on_from_another_model(
     ("change", "message"),
     [
         ({"corpus": ""}, "give --corpus and --out"),
+        ({"out": ""}, "give --corpus and --out"),
         ({"corpus": "nowhere"}, "nowhere: no such directory"),
         ({"preset": "minni"}, 'unknown preset "minni"'),
         ({"objective": "maskd"}, 'unknown objective "maskd"; did you mean "masked"'),
@@ -225,6 +226,28 @@ def test_bad_wishes(corpus: Path, tmp_path: Path, change: dict[str, str], messag
     with pytest.raises(UserError, match=message):
         pretrain({"pretrain": Pretrain(**values), "train": Train(steps=1, length=48)}, quiet=True)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_wants_a_place_of_its_own_and_the_same_text(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "README.md").write_text("mine")
+    with pytest.raises(UserError, match="file is a file"):
+        run(corpus, tmp_path / "file", steps=1)
+    with pytest.raises(UserError, match="full holds other files"):
+        run(corpus, tmp_path / "full", steps=1)
+    shutil.copytree(corpus, tmp_path / "copy")
+    run(tmp_path / "copy", tmp_path / "run", steps=2, save_every=1)
+    with pytest.raises(UserError, match="is finished; to learn on from it"):
+        pretrain({}, resume=str(tmp_path / "run"), quiet=True)
+    (tmp_path / "run" / "model.safetensors").unlink()  # as if killed just before the end
+    pretrain({}, resume=str(tmp_path / "run"), quiet=True)
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    (tmp_path / "run" / "model.safetensors").unlink()
+    manifest = tmp_path / "copy" / "corpus.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    with pytest.raises(UserError, match="is not as it was when"):
+        pretrain({}, resume=str(tmp_path / "run"), quiet=True)
 
 
 def test_a_run_is_not_overwritten(corpus: Path, trained: tuple[Path, dict[str, object]]) -> None:

@@ -31,12 +31,15 @@ def embed(
     import numpy as np
     from tqdm import tqdm
 
+    from tianci.errors import UserError
     from tianci.files import write_file
     from tianci.serve.predictor import load
     from tianci.text.source import read_lines
 
     predictor = load(model)
     lines = [line for _, line in read_lines(Path(file))]
+    if not lines:
+        raise UserError(f"{file}: the file is empty; give one text per line")
     step = 1024  # lines between two moves of the bar
     starts = tqdm(
         range(0, len(lines), step), unit_scale=step, unit="line", delay=2, disable=run.quiet

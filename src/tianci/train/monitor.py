@@ -124,9 +124,9 @@ class Monitor:
         if abs(accuracy - 0.5) < 2 / math.sqrt(max(1, count)):
             return self._once(
                 "pairs",
-                f"{name} is at chance ({accuracy:.1%} of {count}): documents may be mixed up or "
-                f"too "
-                "short; check the blank lines between documents, or train masked alone",
+                f"{name} is at chance ({accuracy:.1%} of {count}): train longer; if it stays "
+                f"there, "
+                "documents may be mixed up: check the blank lines between documents",
             )
         return None
 

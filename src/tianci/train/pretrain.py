@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from tianci import __version__, checkpoint
 from tianci.checkpoint import Checkpoint
-from tianci.data.corpus import Corpus
+from tianci.data.corpus import MANIFEST, Corpus
 from tianci.data.store import SplitStore
 from tianci.errors import Stopped, UserError
 from tianci.files import read_json, write_json
@@ -58,15 +58,14 @@ def pretrain(
         sections, seed = _recorded(Path(resume))
     wanted: Pretrain = sections["pretrain"]
     settings: Train = sections["train"]
-    run = Path(resume or wanted.out)
-    if not wanted.corpus or not str(run):
+    if not wanted.corpus or not (resume or wanted.out):
         raise UserError("give --corpus and --out (or --resume with the directory of a stopped run)")
-    if not resume and (run / "run.json").exists():
-        raise UserError(
-            f"{run} already holds a run; go on with --resume {run}, or give another --out"
-        )
-
+    run = Path(resume or wanted.out)
+    if not resume:
+        _check_target(run)
     corpus = Corpus(wanted.corpus)
+    if resume:
+        _check_resumable(run, Path(wanted.corpus))
     tokenizer = corpus.tokenizer()
     goal = parse(wanted.objective, {name: sections.get(name, {}) for name in objective_names()})
     torch.manual_seed(seed)
@@ -99,6 +98,34 @@ def pretrain(
         folder,
         sections,
     ).go()
+
+
+def _check_target(run: Path) -> None:
+    """A new run wants a directory of its own."""
+    if (run / "run.json").exists():
+        raise UserError(
+            f"{run} already holds a run; go on with --resume {run}, or give another --out"
+        )
+    if run.exists() and not run.is_dir():
+        raise UserError(f"{run} is a file; give a directory for --out")
+    if run.exists() and any(run.iterdir()):
+        raise UserError(f"{run} holds other files; give a new directory for --out")
+
+
+def _check_resumable(run: Path, corpus: Path) -> None:
+    """A run goes on with the text it began with, and only if there is something left to do."""
+    record = read_json(run / "run.json")
+    if record.get("corpus") not in (None, state.checksum(corpus / MANIFEST)):
+        raise UserError(
+            f"{corpus} is not as it was when {run} began, so the run cannot go on to the same "
+            f"result; "
+            f"prepare it as it was, or start anew with --from {run}"
+        )
+    ended = (run / "log.jsonl").exists() and any(
+        entry["event"] == "end" for entry in journal.read(run / "log.jsonl")
+    )
+    if ended and (run / "model.safetensors").exists():
+        raise UserError(f"{run} is finished; to learn on from it: tianci pretrain --from {run}")
 
 
 def _filled(settings: Train, usual: Pace) -> Train:
@@ -276,7 +303,12 @@ class _Session:
             }
             tables["train"] = as_table(self.settings)
             tables["pretrain"]["corpus"] = str(Path(self.wanted.corpus).resolve())
-            record = {"tianci": __version__, "seed": self.seed, "settings": tables}
+            record = {
+                "tianci": __version__,
+                "seed": self.seed,
+                "corpus": state.checksum(Path(self.wanted.corpus) / MANIFEST),
+                "settings": tables,
+            }
             write_json(self.run / "run.json", record)
 
     def _estimate(self, at: state.State) -> None:
