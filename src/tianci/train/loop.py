@@ -119,7 +119,7 @@ class Loop:
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
 
-            parallel.total(sums, self.world)
+            sums = parallel.total(sums, self.world)
             tokens = int(pool.lengths[numbers].sum())
             self.state.step += 1
             self.state.tokens += tokens

@@ -46,17 +46,20 @@ def share(module: nn.Module, world: World) -> nn.Module:
 
 def total(values: torch.Tensor, world: World) -> torch.Tensor:
     """The sum over all processes."""
-    if world.size > 1:
-        dist.all_reduce(values)
-    return values
+    if world.size == 1:
+        return values
+    there = values.to(world.device)
+    dist.all_reduce(there)
+    return there.to(values.device)
 
 
 def agree(value: float, world: World) -> float:
     """The first process's value, for all: clocks differ, decisions must not."""
     if world.size == 1:
         return value
-    shared = torch.tensor([value], dtype=torch.float64)
-    dist.broadcast(shared.to(world.device), 0)
+    # on the device itself: nccl cannot see the host, and a copy would not come back
+    shared = torch.tensor([value], dtype=torch.float64, device=world.device)
+    dist.broadcast(shared, 0)
     return float(shared.item())
 
 
