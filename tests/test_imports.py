@@ -11,13 +11,14 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tianci"
 LEVELS = [
     {"cli", "demo", "api"},
     {"serve"},
+    {"finetune"},
     {"evaluate", "compress", "convert"},
     {"train"},
     {"goals"},
-    {"checkpoint"},
+    {"checkpoint", "adapters"},
     {"models"},
     {"nn", "data"},
-    {"text", "batch"},
+    {"text", "batch", "metrics"},
     {"settings", "errors", "find", "files"},
 ]
 # the public names and the entry point may see everything; everyone may ask for the version

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -19,14 +19,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from tianci import __version__
+from tianci import __version__, sentence_files
 from tianci.errors import UserError, unknown
 from tianci.files import read_json, write_directory, write_json
 from tianci.models import families, family, preset_names
 from tianci.models.base import Model, Names, Public
+from tianci.nn import adapter
+from tianci.nn.task_heads import HeadPlan, PlannedHead
+from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
 
 Tensors = dict[str, Tensor]
+OWN = "own"  # a head that the public format does not know: built from the plan in tianci.json
+OWN_PREFIX = "own_head."
+ADAPTER_PREFIX = "adapters."
 
 
 @dataclass
@@ -52,11 +58,28 @@ class Checkpoint:
     @property
     def architecture(self) -> str:
         known = self.public.architectures
-        return known.get(frozenset(self.heads), known[frozenset()])
+        return known.get(frozenset(self.heads) - {OWN}, known[frozenset()])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the outputs, in order, where the configuration tells them."""
+        names = self.extra.get("id2label") or {}
+        return tuple(str(names[key]) for key in sorted(names, key=int))
+
+    def name_labels(self, labels: Sequence[str]) -> None:
+        """Writes label names as transformers wants them."""
+        self.extra["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        self.extra["label2id"] = {label: i for i, label in enumerate(labels)}
 
     @property
     def parameter_count(self) -> int:
         return sum(p.numel() for m in (self.model, *self.heads.values()) for p in m.parameters())
+
+    def to(self, device: str) -> Checkpoint:
+        """The same checkpoint, its weights on another device."""
+        for part in (self.model, *self.heads.values()):
+            part.to(device)
+        return self
 
 
 def create(kind: str, config: Any, heads: tuple[str, ...] = ()) -> Checkpoint:
@@ -76,6 +99,27 @@ def fresh_head(kind: str, config: Any, name: str) -> nn.Module:
     return head
 
 
+def fresh_task_head(kind: str, config: Any, name: str, outputs: int) -> nn.Module:
+    """A new standard head for a task."""
+    from tianci.nn import initial
+
+    known = family(kind).TASK_HEADS
+    if name not in known:
+        raise UserError(f"{kind} has no standard head for this task ({name})")
+    head: nn.Module = known[name](config, outputs)
+    initial.normal(head, config.initial_std)
+    return head
+
+
+def planned_head(config: Any, plan: HeadPlan) -> nn.Module:
+    """A new head of our own."""
+    from tianci.nn import initial
+
+    head = PlannedHead(config.width, plan)
+    initial.normal(head, config.initial_std)
+    return head
+
+
 # ---------------------------------------------------------------- names
 
 
@@ -90,7 +134,9 @@ def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]
             flat[ours.replace("{i}", str(i))] = tuple(p.replace("{i}", str(i)) for p in several)
     for name in module.state_dict():
         place, _, kind = name.rpartition(".")
-        yield name, [f"{public}.{kind}" for public in flat[place]]
+        # adapters have no public name; they keep ours
+        known = flat[place] if place in flat else (ADAPTER_PREFIX + place,)
+        yield name, [f"{public}.{kind}" for public in known]
 
 
 def config_to_public(public: Public, config: Any) -> dict[str, Any]:
@@ -167,37 +213,56 @@ def plain_names(public: Public, tensors: Mapping[str, Tensor]) -> Tensors:
     return result
 
 
-def found_heads(public: Public, tensors: Mapping[str, Tensor]) -> list[str]:
-    """The heads whose own tensors are there; a pooler counts only where no other head has it."""
+def found_heads(
+    public: Public, tensors: Mapping[str, Tensor], architecture: str | None = None
+) -> list[str]:
+    """The heads whose own tensors are there; a pooler counts only where no other head has it.
+
+    Several heads may use one name (`classifier`): there the architecture decides.
+    """
     places = {name.rpartition(".")[0] for name in tensors}
-    heads = [
-        head
-        for head, names in public.heads.items()
-        if any(n in places for n in names.values() if isinstance(n, str) and n[0] != "^")
-    ]
+    meant = next((h for h, name in public.architectures.items() if name == architecture), ())
+    heads: list[str] = []
+    for head in sorted(public.heads, key=lambda name: name not in meant):
+        own = {n for n in public.heads[head].values() if isinstance(n, str) and n[0] != "^"}
+        taken = {n for other in heads for n in public.heads[other].values()}
+        if own & places and not own & taken:
+            heads.append(head)
     shared = {n for head in heads for n in public.heads[head].values()}
     for head, names in public.heads.items():
         inside = [n for n in names.values() if isinstance(n, str)]
         if head not in heads and all(n[0] == "^" and n[1:] in places for n in inside):
             heads += [] if shared & set(inside) else [head]
-    return heads
+    return [name for name in public.heads if name in heads]
 
 
-def assemble(kind: str, config: Any, tensors: Mapping[str, Tensor], where: str) -> Checkpoint:
+def assemble(
+    kind: str,
+    config: Any,
+    tensors: Mapping[str, Tensor],
+    where: str,
+    architecture: str | None = None,
+    plan: HeadPlan | None = None,
+) -> Checkpoint:
     """A model and its heads from public tensors; every tensor is used, checked, and has its
     place."""
     module = family(kind)
     public: Public = module.PUBLIC
     left = plain_names(public, tensors)
-    heads = found_heads(public, left)
+    heads = found_heads(public, left, architecture)
+    bottlenecks = [t.shape[0] for n, t in left.items() if n.endswith("adapter.down.weight")]
     with torch.device(
         "meta"
     ):  # no memory and no random numbers for weights that are replaced anyway
         body: Model = module.build(config)
-        parts: dict[str, nn.Module] = {name: module.HEADS[name](config) for name in heads}
+        if bottlenecks:
+            adapter.insert(body, config.width, bottlenecks[0])
+        parts = {name: _empty_head(module, config, name, left) for name in heads}
+        if plan is not None:
+            parts[OWN] = PlannedHead(config.width, plan)
     _fill(body, public.body, left, where)
     for name, head in parts.items():
-        _fill(head, public.heads[name], left, where)
+        _fill(head, own_names(head) if name == OWN else public.heads[name], left, where)
     if left:
         name, tensor = next(iter(left.items()))
         raise UserError(
@@ -208,6 +273,23 @@ def assemble(kind: str, config: Any, tensors: Mapping[str, Tensor], where: str) 
     for head in parts.values():
         head.eval()
     return Checkpoint(kind, body, parts)
+
+
+def _empty_head(module: ModuleType, config: Any, name: str, tensors: Tensors) -> nn.Module:
+    """A head without weights; the tensors say how many outputs a task's head has."""
+    if name in module.HEADS:
+        head: nn.Module = module.HEADS[name](config)
+        return head
+    last = module.PUBLIC.heads[name]["linear"]
+    outputs = tensors[f"{last}.weight"].shape[0]
+    built: nn.Module = module.TASK_HEADS[name](config, outputs)
+    return built
+
+
+def own_names(head: nn.Module) -> Names:
+    """Our own heads keep their names, behind a prefix."""
+    places = {name.rpartition(".")[0] for name in head.state_dict()}
+    return {place: OWN_PREFIX + place for place in places}
 
 
 def _fill(module: nn.Module, names: Names, tensors: Tensors, where: str) -> None:
@@ -239,17 +321,21 @@ def read(directory: str | Path) -> Checkpoint:
     folder = Path(directory)
     if not folder.is_dir():
         raise _no_model(folder)
+    if (folder / "adapter.safetensors").exists() and not (folder / "config.json").exists():
+        from tianci import adapters  # builds on this module
+
+        return adapters.read(folder)
     if not (folder / "config.json").exists():
         raise UserError(
             f"{folder} is not a model directory: {folder / 'config.json'} does not exist"
         )
-    kind, config, extra = config_from_public(
-        folder / "config.json", read_json(folder / "config.json")
-    )
-    checkpoint = assemble(kind, config, read_tensors(folder), str(folder))
-    checkpoint.extra = extra
-    if (folder / "tianci.json").exists():
-        checkpoint.about = read_json(folder / "tianci.json")
+    values = read_json(folder / "config.json")
+    kind, config, extra = config_from_public(folder / "config.json", values)
+    about = read_json(folder / "tianci.json") if (folder / "tianci.json").exists() else {}
+    plan = build(HeadPlan, about["head"], "head") if about.get("head") else None
+    architecture = next(iter(values.get("architectures") or ()), None)
+    checkpoint = assemble(kind, config, read_tensors(folder), str(folder), architecture, plan)
+    checkpoint.extra, checkpoint.about = extra, about
     if any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
         checkpoint.tokenizer = Tokenizer.load(folder)
         size, rows = len(checkpoint.tokenizer), config.vocabulary
@@ -281,12 +367,13 @@ def public_tensors(checkpoint: Checkpoint) -> Tensors:
         for ours, targets in translate(names, module):
             pieces = state[ours].detach().cpu().chunk(len(targets))
             for name, piece in zip(targets, pieces, strict=True):
-                full = prefix + name[1:] if name[0] == "^" else before + name
+                inside = name[0] == "^" or name.startswith(ADAPTER_PREFIX)
+                full = prefix + name.removeprefix("^") if inside else before + name
                 result[full] = piece.contiguous()
 
     add(checkpoint.model, public.body, prefix)
     for name, head in checkpoint.heads.items():
-        add(head, public.heads[name], "")
+        add(head, own_names(head) if name == OWN else public.heads[name], "")
     return result
 
 
@@ -313,13 +400,19 @@ def write_into(folder: Path, checkpoint: Checkpoint) -> None:
     weights.chmod(0o644)  # safetensors makes it private, unlike all other files here
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(folder)
+    own = checkpoint.heads.get(OWN)
     about = {
         **checkpoint.about,
+        **({"head": own.plan.as_table()} if isinstance(own, PlannedHead) else {}),
         "tianci": __version__,
         "family": checkpoint.family,
         "heads": sorted(checkpoint.heads),
     }
     write_json(folder / "tianci.json", about)
+    bare = not any(adapter.is_adapter(name) for name in checkpoint.model.state_dict())
+    if bare and isinstance(own, PlannedHead) and sentence_files.fits(own.plan):
+        limit = int(about.get("limit") or checkpoint.model.config.positions)
+        sentence_files.write(folder, own.plan, checkpoint.model.config.width, limit)
     (folder / "README.md").write_text(_card(checkpoint, about), encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tianci.batch import Batch, Layout
+from tianci.errors import UserError
 from tianci.nn.pooling import pool
 
 
@@ -48,6 +50,14 @@ class Model(nn.Module):
     def depth(self) -> list[nn.Module]:
         """The parts from shallow to deep: for freezing, rates per layer, unfreezing, truncation."""
         raise TypeError(f"{type(self).__name__} has no depth")
+
+    def keep_layers(self, count: int) -> None:
+        """Cuts the model down to its first layers."""
+        blocks = self.get_submodule("stack").blocks
+        if not isinstance(blocks, nn.ModuleList) or not 1 <= count <= len(blocks):
+            raise UserError(f"--layers is {count}, but the model has {self.config.layers} layers")
+        self.get_submodule("stack").blocks = blocks[:count]
+        self.config = dataclasses.replace(self.config, layers=count)
 
     def token_table(self) -> Tensor:
         """(V, W) input vectors, for output layers that use them again."""

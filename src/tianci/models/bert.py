@@ -18,6 +18,7 @@ from tianci.nn.feedforward import FeedForward
 from tianci.nn.heads import PooledClassifier, Pooler, VocabularyHead
 from tianci.nn.residual import PostNorm
 from tianci.nn.stack import Block, Stack
+from tianci.nn.task_heads import SequenceHead, TokenHead
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,15 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {
     "next_sentence": lambda config: PooledClassifier(config.width, 2, dropout=0.0),
 }
 
+# Standard heads of tasks, by what they speak about; `outputs`: how many numbers they say
+TASK_HEADS: dict[str, Callable[[Config, int], nn.Module]] = {
+    "sequence": lambda config, outputs: SequenceHead(config.width, outputs, config.dropout),
+    "token": lambda config, outputs: TokenHead(config.width, outputs, config.dropout),
+    # transformers has no dropout before this one; neither has Google's code
+    "span": lambda config, outputs: TokenHead(config.width, outputs, 0.0),
+    "choice": lambda config, outputs: SequenceHead(config.width, outputs, config.dropout),
+}
+
 _LAYER, _OURS = "encoder.layer.{i}.", "stack.blocks.{i}."
 PUBLIC = Public(
     model_type="bert",
@@ -161,6 +171,10 @@ PUBLIC = Public(
             "": "cls.predictions",  # the bias over the vocabulary
         },
         "next_sentence": {"pooler.dense": "^pooler.dense", "linear": "cls.seq_relationship"},
+        "sequence": {"pooler.dense": "^pooler.dense", "linear": "classifier"},
+        "token": {"linear": "classifier"},
+        "span": {"linear": "qa_outputs"},
+        "choice": {"pooler.dense": "^pooler.dense", "linear": "classifier"},
     },
     prefix="bert.",
     architectures={
@@ -169,6 +183,10 @@ PUBLIC = Public(
         frozenset({"masked"}): "BertForMaskedLM",
         frozenset({"next_sentence"}): "BertForNextSentencePrediction",
         frozenset({"masked", "next_sentence"}): "BertForPreTraining",
+        frozenset({"sequence"}): "BertForSequenceClassification",
+        frozenset({"token"}): "BertForTokenClassification",
+        frozenset({"span"}): "BertForQuestionAnswering",
+        frozenset({"choice"}): "BertForMultipleChoice",
     },
     ignored=(
         "embeddings.position_ids",

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tianci.nn.dropout import dropout
 
-class PostNorm(nn.Module):
-    """norm(x + dropout(part(x))), as in the first Transformer and in BERT."""
+
+class Residual(nn.Module):
+    """A part beside the stream; an adapter may be put behind it (nn/adapter.py)."""
 
     def __init__(self, part: nn.Module, norm: nn.Module, dropout: float):
         super().__init__()
         self.part, self.norm, self.dropout = part, norm, dropout
+        self.adapter: nn.Module | None = None
+
+    def change(self, x: Tensor, *context: Any) -> Tensor:
+        """What the part adds to the stream."""
+        change = dropout(self.part(x, *context), self.dropout, self.training)
+        return change if self.adapter is None else self.adapter(change)
+
+
+class PostNorm(Residual):
+    """norm(x + dropout(part(x))), as in the first Transformer and in BERT."""
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
-        change = F.dropout(self.part(x, *context), self.dropout, self.training)
-        out: Tensor = self.norm(x + change)
+        out: Tensor = self.norm(x + self.change(x, *context))
         return out
 
 
-class PreNorm(nn.Module):
+class PreNorm(Residual):
     """x + dropout(part(norm(x))), as in GPT-2 and T5."""
 
-    def __init__(self, part: nn.Module, norm: nn.Module, dropout: float):
-        super().__init__()
-        self.part, self.norm, self.dropout = part, norm, dropout
-
     def forward(self, x: Tensor, *context: Any) -> Tensor:
-        return x + F.dropout(self.part(self.norm(x), *context), self.dropout, self.training)
+        return x + self.change(self.norm(x), *context)

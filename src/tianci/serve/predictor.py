@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -16,8 +17,12 @@ from torch import Tensor
 from tianci import checkpoint
 from tianci.batch import Batch, Layout
 from tianci.data.collate import by_budget
+from tianci.data.rows import Row, make_row
 from tianci.errors import UserError
+from tianci.evaluate.tasks import answer, reading_limit
 from tianci.files import read_json
+from tianci.goals.tasks import task_of
+from tianci.goals.tasks.base import Task
 from tianci.models import is_preset
 from tianci.text.tokenizer import Encoded, Tokenizer
 
@@ -81,6 +86,39 @@ class Predictor:
         if self.checkpoint.tokenizer is None:
             raise UserError("this model directory has no tokenizer (tokenizer.json or vocab.txt)")
         return self.checkpoint.tokenizer
+
+    @cached_property
+    def task(self) -> Task:
+        """What the model was fine-tuned for."""
+        return task_of(self.checkpoint)
+
+    @overload
+    def __call__(self, inputs: str | Mapping[str, Any]) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, inputs: Sequence[Any]) -> list[dict[str, Any]]: ...
+    def __call__(self, inputs: Any) -> Any:
+        """What the model says of a text, a pair of texts as ("a", "b"), a record, or a list of
+        these."""
+        single = isinstance(inputs, str | Mapping | tuple)
+        records = [_record(one) for one in ([inputs] if single else inputs)]
+        rows = [make_row(r, self.task.columns(), n) for n, r in enumerate(records, 1)]
+        wrong = next((row for row in rows if isinstance(row, UserError)), None)
+        if wrong is not None:
+            raise wrong
+        found = self.predict([row for row in rows if isinstance(row, Row)])
+        return found[0] if single else found
+
+    def predict(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """One answer per row, in order."""
+        if not rows:
+            return []
+        answers = answer(self.checkpoint, self.task, rows, self.task_limit, self.device)
+        return self.task.predict(rows, answers, self.checkpoint.about.get("decision") or {})
+
+    @property
+    def task_limit(self) -> int:
+        """How many tokens the task was trained to read."""
+        return reading_limit(self.checkpoint, int(self.checkpoint.about.get("limit") or 0))
 
     @property
     def limit(self) -> int:
@@ -301,6 +339,17 @@ def _questions(row: Encoded, number: int, limit: int, whole_words: bool) -> Iter
             [row.segments[i] for i in keep],
             [i - start + first for i in range(at, end)],
         )
+
+
+def _record(value: Any) -> Mapping[str, Any]:
+    """A call's input as a record: a text, a pair, or a mapping as it is."""
+    if isinstance(value, str):
+        return {"text": value}
+    if isinstance(value, tuple) and len(value) == 2:
+        return {"text": value[0], "pair": value[1]}
+    if isinstance(value, Mapping):
+        return value
+    raise UserError(f"give a text, a pair of texts or a record, not a {type(value).__name__}")
 
 
 def _short(text: str) -> str:

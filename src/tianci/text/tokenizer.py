@@ -123,8 +123,8 @@ class Tokenizer:
         special: bool = True,
     ) -> list[list[int]]:
         """Ids only: the fast way."""
-        firsts = self._run(texts, fast=True)
         if pairs is None:
+            firsts = self._run(texts, fast=True)
             template = self._single if special else NOTHING
             room = _room(limit, template)
             before = [id for id, _ in template.before]
@@ -132,18 +132,60 @@ class Tokenizer:
             if room is None:
                 return [[*before, *encoding.ids, *after] for encoding in firsts]
             return [[*before, *encoding.ids[:room], *after] for encoding in firsts]
+        return [
+            first for first, _ in self.inputs(texts, pairs, limit=limit, cut=cut, special=special)
+        ]
+
+    def inputs(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        limit: int | None = None,
+        cut: str = "longest",
+        special: bool = True,
+    ) -> list[tuple[list[int], list[int]]]:
+        """Ids and segments: all that a model reads."""
+        if pairs is None:
+            segment = self._single.segments[0]
+            single = self.ids(texts, limit=limit, special=special)
+            return [(ids, [segment] * len(ids)) for ids in single]
         _check_pairs(texts, pairs, cut)
-        template = self._pair if special else NOTHING
-        room = _room(limit, template)
-        before = [id for id, _ in template.before]
-        between = [id for id, _ in template.between]
-        after = [id for id, _ in template.after]
+        room = _room(limit, self._pair if special else NOTHING)
         both = []
-        for first, second in zip(firsts, self._run(pairs, fast=True), strict=True):
+        for first, second in zip(
+            self._run(texts, fast=True), self._run(pairs, fast=True), strict=True
+        ):
             keep_first, keep_second = _keep(len(first), len(second), room, cut)
-            first_ids, second_ids = first.ids[:keep_first], second.ids[:keep_second]
-            both.append([*before, *first_ids, *between, *second_ids, *after])
+            both.append(self.wrap(first.ids[:keep_first], second.ids[:keep_second], special))
         return both
+
+    def wrap(
+        self, first: list[int], second: list[int] | None = None, special: bool = True
+    ) -> tuple[list[int], list[int]]:
+        """Ids and segments of one or two lists of ids with the template's special tokens."""
+        template = self._single if second is None else self._pair
+        if not special:
+            template = NOTHING
+        ids, segments = [], []
+        between = template.between if second is not None else ()
+        for content, number, around in (
+            (first, 0, (template.before, between)),
+            (second or [], 1, ((), template.after)),
+        ):
+            for id, segment in around[0]:
+                ids.append(id)
+                segments.append(segment)
+            ids += content
+            segments += [template.segments[number]] * len(content)
+            for id, segment in around[1]:
+                ids.append(id)
+                segments.append(segment)
+        return ids, segments
+
+    def room(self, limit: int, pair: bool = False) -> int:
+        """How many tokens of text fit beside the template's special tokens."""
+        return _room(limit, self._pair if pair else self._single) or 0
 
     def encode(
         self,

@@ -249,6 +249,10 @@ class Examples:
                 raise UserError("the corpus is too small: it gives no single training example")
             epoch, document, started_inside = epoch + 1, 0, False
 
+    def done(self, position: Position) -> float:
+        """How many epochs lie before a position."""
+        return position.epoch + position.document / self.store.count()
+
     def fixed(self, tokens: int) -> list[Batch]:
         """The first batches, up to so many tokens: for evaluation, always the same."""
         found: list[Batch] = []

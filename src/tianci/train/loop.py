@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,10 +17,31 @@ from tianci.batch import Batch
 from tianci.checkpoint import Checkpoint
 from tianci.goals.base import Joint, Loss
 from tianci.train import parallel, schedule
-from tianci.train.examples import Examples, Ids, Pool, Position
+from tianci.train.examples import Ids, Position
 from tianci.train.parallel import World
 from tianci.train.settings import Train
 from tianci.train.state import State
+
+
+class Drawn(Protocol):
+    """Numbered examples that can be packed."""
+
+    @property
+    def lengths(self) -> Ids:
+        """How many tokens each of them has."""
+
+    def batch(self, numbers: Ids) -> Batch:
+        """The examples of these numbers."""
+
+
+class Source(Protocol):
+    """Batches in a repeatable order, from any position: a corpus, or the rows of a task."""
+
+    def draws(self, position: Position) -> Iterator[tuple[Drawn, Ids, Position]]:
+        """Endlessly: examples, the numbers of a batch among them, and the position after it."""
+
+    def done(self, position: Position) -> float:
+        """How many epochs lie before a position."""
 
 
 class Learner(nn.Module):
@@ -62,7 +83,7 @@ class Loop:
     settings: Train
     lr: float
     warmup: float
-    data: Callable[[int], Examples]  # phase -> examples of that phase's length
+    data: Callable[[int], Source]  # phase -> examples of that phase's length
     state: State = field(default_factory=State)
     world: World = field(default_factory=World)
     bf16: bool = False
@@ -70,6 +91,7 @@ class Loop:
     on_step: Callable[[Step], None] = lambda step: None
     save: Callable[[State], None] = lambda state: None
     evaluate: Callable[[State], None] = lambda state: None
+    thaw: Callable[[float], None] = lambda epochs: None  # who may learn from here on
     save_seconds: float = 600.0
     stopping: bool = False  # set from outside: finish this step, save, and return
 
@@ -82,8 +104,7 @@ class Loop:
             return parallel.agree(state.seconds / (60 * s.minutes), self.world)
         if s.tokens is not None:
             return state.tokens / s.tokens
-        done = state.position.epoch + state.position.document / self.data(state.phase).store.count()
-        return done / (s.epochs or 1.0)
+        return self.data(state.phase).done(state.position) / (s.epochs or 1.0)
 
     def run(self) -> None:
         """Trains until the limit is reached or somebody asks to stop."""
@@ -99,7 +120,8 @@ class Loop:
             pool, numbers, position = next(batches)
             lr = self.lr * schedule.rate(progress, self.warmup, self.settings.schedule)
             for group in self.optimizer.param_groups:
-                group["lr"] = lr
+                group["lr"] = lr * group.get("scale", 1.0)
+            self.thaw(self.data(self.state.phase).done(self.state.position))
             # dice are a function of the step: a resumed run drops out the same units
             torch.manual_seed((self.seed * 1_000_003 + self.state.step) * 1_009 + self.world.rank)
 
@@ -148,10 +170,10 @@ class Loop:
             return True
         return False
 
-    def _batches(self) -> Iterator[tuple[Pool, Ids, Position]]:
+    def _batches(self) -> Iterator[tuple[Drawn, Ids, Position]]:
         return self.data(self.state.phase).draws(self.state.position)
 
-    def _micro(self, pool: Pool, numbers: Ids) -> Iterator[Batch]:
+    def _micro(self, pool: Drawn, numbers: Ids) -> Iterator[Batch]:
         """This process's share of a batch, in pieces that fit."""
         mine = numbers[self.world.rank :: self.world.size]
         if not len(mine):  # every process must take part in the exchange of gradients

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-import shutil
-import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,8 +33,10 @@ from tianci.train.journal import Journal
 from tianci.train.loop import Loop, Step, measure
 from tianci.train.memory import keep_freed_memory
 from tianci.train.monitor import Finding, Monitor
+from tianci.train.place import check_target, publish
 from tianci.train.presets import Pace, pace
 from tianci.train.settings import Pretrain, Train
+from tianci.train.signals import catch
 from tianci.train.vocabulary import fit_vocabulary
 
 HELD_TOKENS = 40_000  # of held-out text per evaluation: 6,000 guesses, a second or two
@@ -62,7 +60,7 @@ def pretrain(
         raise UserError("give --corpus and --out (or --resume with the directory of a stopped run)")
     run = Path(resume or wanted.out)
     if not resume:
-        _check_target(run)
+        check_target(run)
     corpus = Corpus(wanted.corpus)
     if resume:
         _check_resumable(run, Path(wanted.corpus))
@@ -98,18 +96,6 @@ def pretrain(
         folder,
         sections,
     ).go()
-
-
-def _check_target(run: Path) -> None:
-    """A new run wants a directory of its own."""
-    if (run / "run.json").exists():
-        raise UserError(
-            f"{run} already holds a run; go on with --resume {run}, or give another --out"
-        )
-    if run.exists() and not run.is_dir():
-        raise UserError(f"{run} is a file; give a directory for --out")
-    if run.exists() and any(run.iterdir()):
-        raise UserError(f"{run} holds other files; give a new directory for --out")
 
 
 def _check_resumable(run: Path, corpus: Path) -> None:
@@ -248,7 +234,7 @@ class _Session:
         self.last_log = self.last_held = time.monotonic()
         self.last_result: dict[str, Any] = {}
         self.next_held = 0.0
-        with _signals(self.loop) as received:
+        with catch(self.loop) as received:
             try:
                 self.loop.run()
             except TrainingError:
@@ -482,37 +468,6 @@ class _Session:
     def _tell(self, text: str) -> None:
         if self.world.first and not self.quiet:
             tqdm.write(text, file=sys.stderr)
-
-
-@contextmanager
-def _signals(loop: Loop) -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM end the current step, not the process."""
-    received: list[int] = []
-
-    def stop(number: int, _: Any) -> None:
-        received.append(number)
-        loop.stopping = True
-
-    old = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-
-
-def publish(folder: Path, run: Path) -> None:
-    """Puts the files of a checkpoint at the top of the run: linked where possible, each in one
-    move."""
-    for path in folder.iterdir():
-        if path.is_file() and path.name != "manifest.json":
-            beside = run / f".{path.name}.new"
-            beside.unlink(missing_ok=True)
-            try:
-                os.link(path, beside)
-            except OSError:
-                shutil.copy(path, beside)
-            os.replace(beside, run / path.name)
 
 
 def verdict(held: Mapping[str, Any], unigram: float, bigram: float) -> str:

@@ -1,0 +1,1 @@
+"""From a pre-trained model and labelled rows to a model for a task."""

@@ -1,0 +1,297 @@
+"""A fine-tuning run: check the data, try rates and seeds, choose on dev, measure, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tianci import __version__, adapters, checkpoint
+from tianci.checkpoint import Checkpoint
+from tianci.data.rows import Row, read_rows
+from tianci.errors import Stopped, UserError
+from tianci.evaluate.tasks import answer, reading_limit
+from tianci.files import read_json, write_json
+from tianci.finetune.choose import Chosen, choose_trial
+from tianci.finetune.settings import Finetune
+from tianci.finetune.start import load_base
+from tianci.finetune.trial import Interrupted, Work
+from tianci.goals.tasks import make_task
+from tianci.goals.tasks.base import Task
+from tianci.metrics.interval import bootstrap_weighted
+from tianci.settings import as_table, build
+from tianci.text.tokenizer import Tokenizer
+from tianci.train import journal, parallel, probe
+from tianci.train.memory import keep_freed_memory
+from tianci.train.place import check_target, publish
+
+HELD_BACK = 0.1  # of the training rows, when there is no dev file
+DRAWS = 1000
+
+
+def finetune(
+    task: str,
+    settings: Finetune,
+    task_settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    quiet: bool = False,
+    resume: str | None = None,
+) -> dict[str, Any]:
+    """Trains as the settings say; returns the summary that `--json` prints."""
+    if resume:
+        task, settings, task_settings, seed = _recorded(Path(resume))
+    if not settings.model or not settings.train or not (settings.out or resume):
+        raise UserError("give --model, --train and --out (or --resume with a stopped run)")
+    out = Path(resume or settings.out)
+    if not resume:
+        check_target(out)
+    made = make_task(task, task_settings)
+    rows = _rows(made, settings, seed)
+    findings = _checked(made, rows, settings, quiet)
+    # labels that only dev or test have can never be predicted, but count as errors
+    made = made.learn([row for found in rows.values() for row in found])
+    work = _work(made, settings, rows, quiet)
+    if work.world.first and not (out / "run.json").exists():
+        out.mkdir(parents=True, exist_ok=True)
+        table = {
+            "tianci": __version__,
+            "task": task,
+            "seed": seed,
+            "settings": _absolute(settings),
+            "task_settings": dict(task_settings or {}),
+        }
+        write_json(out / "run.json", table)
+    try:
+        chosen = choose_trial(work, seed, out / "trials")
+        compared = _compare(work, chosen, seed, out) if settings.compare else None
+    except Interrupted as stop:
+        raise Stopped(
+            stop.number, f"stopped and saved; go on with: tianci finetune --resume {out}"
+        ) from None
+    if not work.world.first:
+        return {}
+    return _finish(work, chosen, rows, out, findings, compared)
+
+
+def _recorded(out: Path) -> tuple[str, Finetune, dict[str, Any], int]:
+    if not (out / "run.json").exists():
+        raise UserError(f"{out} holds no run that could go on (there is no run.json)")
+    if (out / "scores.json").exists():
+        raise UserError(f"{out} is finished")
+    record = read_json(out / "run.json")
+    if "task" not in record:
+        raise UserError(f"{out} is not a fine-tuning run; try tianci pretrain --resume {out}")
+    settings = build(Finetune, record["settings"], "finetune")
+    return record["task"], settings, record["task_settings"], int(record["seed"])
+
+
+def _absolute(settings: Finetune) -> dict[str, Any]:
+    """The settings with paths that still hold when the run is resumed from elsewhere."""
+    table = as_table(settings)
+    for name in ("model", "tokenizer", "train", "dev", "test", "out"):
+        if table[name] and Path(table[name]).exists():
+            table[name] = str(Path(table[name]).resolve())
+    return table
+
+
+def _rows(task: Task, settings: Finetune, seed: int) -> dict[str, list[Row]]:
+    """The rows of each split; without a dev file a tenth of the training rows is held back."""
+    splits = {"train": settings.train, "dev": settings.dev, "test": settings.test}
+    rows = {
+        name: read_rows(path, task.columns(), settings.columns)
+        for name, path in splits.items()
+        if path
+    }
+    for name, found in rows.items():
+        if not found:
+            raise UserError(f"{splits[name]} has no rows")
+    if "dev" not in rows:
+        order = np.random.default_rng([seed, 11]).permutation(len(rows["train"]))
+        held = max(1, round(len(order) * HELD_BACK))
+        if held >= len(order):
+            raise UserError(f"{settings.train} has too few rows to hold some back; give --dev")
+        train = rows["train"]
+        rows["dev"] = [train[i] for i in sorted(order[:held].tolist())]
+        rows["train"] = [train[i] for i in sorted(order[held:].tolist())]
+    return rows
+
+
+def _checked(
+    task: Task, rows: Mapping[str, Sequence[Row]], settings: Finetune, quiet: bool
+) -> list[dict[str, Any]]:
+    """What `tianci check` says; findings that make results meaningless stop the run."""
+    from tianci.evaluate.check import check, grouped, stopping
+
+    findings = check(dict(rows), task)
+    fatal = stopping(findings)
+    if fatal and not settings.force:
+        first = fatal[0]
+        raise UserError(
+            f"{first.file}, line {first.line}: {first.fault} {first.detail}".rstrip()
+            + f"; {first.advice} (--force goes on anyway; tianci check shows all findings)"
+        )
+    groups = [
+        {
+            "fault": group.fault,
+            "severity": group.severity,
+            "split": group.split,
+            "count": len(group.places),
+            "advice": group.places[0].advice,
+            "places": [f"{place.file}, line {place.line}" for place in group.places[:5]],
+        }
+        for group in grouped(findings)
+    ]
+    if not quiet:
+        for group in groups:
+            print(
+                f"! {group['split']}: {group['fault']}, {group['count']:,} rows: {group['advice']}",
+                file=sys.stderr,
+            )
+    return groups
+
+
+def _work(task: Task, settings: Finetune, rows: dict[str, list[Row]], quiet: bool) -> Work:
+    keep_freed_memory()
+    world = parallel.join()
+    tokenizer = Tokenizer.load(settings.tokenizer) if settings.tokenizer else None
+    base = load_base(settings.model, tokenizer)
+    bf16 = settings.precision == "bf16" or (
+        settings.precision == "auto" and probe.bf16_is_faster(world.device)
+    )
+    limit = reading_limit(base, settings.length)
+    return Work(settings, task, rows["train"], rows["dev"], limit, quiet, bf16, world, tokenizer)
+
+
+def _compare(work: Work, chosen: Chosen, seed: int, out: Path) -> dict[str, Any]:
+    from tianci.finetune.compare import compare
+
+    return compare(work, chosen, seed, out / "compare")
+
+
+# ---------------------------------------------------------------- the end
+
+
+def measured(
+    model: Checkpoint,
+    task: Task,
+    rows: list[Row],
+    limit: int,
+    decision: dict[str, Any],
+    device: str,
+) -> dict[str, Any]:
+    """Scores with intervals, and details, of a model on rows."""
+    answers = answer(model, task, rows, limit, device)
+    score = task.scorer(rows, answers, decision)
+    intervals = bootstrap_weighted(score, len(rows), DRAWS)
+    return {
+        "scores": task.score(rows, answers, decision),
+        "intervals": {name: list(found) for name, found in intervals.items()},
+        "details": task.details(rows, answers, decision),
+    }
+
+
+def _finish(
+    work: Work,
+    chosen: Chosen,
+    rows: Mapping[str, list[Row]],
+    out: Path,
+    findings: list[dict[str, Any]],
+    compared: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Measures the chosen model, writes it with its scores and its report."""
+    from tianci.finetune.report import write_report
+
+    best, settings, task = chosen.best, work.settings, work.task
+    model = checkpoint.read(chosen.folder / "best").to(work.world.device)
+    dev = measured(model, task, rows["dev"], work.limit, best.decision, work.world.device)
+    test = None
+    if "test" in rows:
+        test = measured(model, task, rows["test"], work.limit, best.decision, work.world.device)
+    model.about["scores"] = {"dev": dev["scores"], **({"test": test["scores"]} if test else {})}
+    _put_at_top(model, chosen.folder, out, settings)
+    record = {
+        "task": task.name,
+        "metric": work.metric,
+        "labels": list(task.labels),
+        "model": settings.model,
+        "out": str(out),
+        "settings": as_table(settings),
+        "rows": {name: len(found) for name, found in rows.items()},
+        "files": {"train": settings.train, "dev": settings.dev, "test": settings.test},
+        "dev": dev,
+        "test": test,
+        "decision": best.decision,
+        "chosen": {"lr": best.lr, "seed": best.seed},
+        "trials": [
+            {**dataclasses.asdict(result), "log": _thin_log(folder)}
+            for folder, result in chosen.trials
+        ],
+        "spread": chosen.spread,
+        "compare": compared,
+        "check": findings,
+        "parameters": best.parameters,
+        "learned": best.learned,
+        "seconds": sum(result.seconds for _, result in chosen.trials),
+        "tokens_per_second": best.tokens / max(1e-9, best.seconds),
+        "notes": chosen.notes,
+        "summary": _sentence(work, dev, test),
+    }
+    write_json(out / "scores.json", record)
+    write_report(out, record)
+    for folder, _ in chosen.trials:  # what is left of a finished trial: its log and its result
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        shutil.rmtree(folder / "best", ignore_errors=True)
+    return _summary(record)
+
+
+def _put_at_top(model: Checkpoint, folder: Path, out: Path, settings: Finetune) -> None:
+    """The chosen model at the top of the run; of adapters only what was learned."""
+    best = folder / "best"
+    if "adapters" in settings.strategies and Path(settings.model).exists():
+        from tianci.finetune import strategy
+
+        strategy.choose(model, settings)
+        adapters.write(best, model, settings.model)
+    else:
+        checkpoint.write(best, model)
+    publish(best, out)
+
+
+def _thin_log(folder: Path, points: int = 200) -> list[dict[str, Any]]:
+    steps = [e for e in journal.read(folder / "log.jsonl") if e["event"] == "step"]
+    names = ("step", "loss", "lr", "tokens_per_second", "seconds")
+    kept = steps[:: max(1, len(steps) // points)]
+    return [{name: entry[name] for name in names} for entry in kept]
+
+
+def _sentence(work: Work, dev: dict[str, Any], test: dict[str, Any] | None) -> str:
+    """The main figure in one sentence."""
+    parts = []
+    for name, found in (("dev", dev), ("test", test)):
+        if found and work.metric in found["scores"]:
+            low, high = found["intervals"].get(work.metric, (float("nan"),) * 2)
+            value = found["scores"][work.metric]
+            parts.append(
+                f"{name} {work.metric} {value:.4f} (95 % of resamples {low:.4f} to {high:.4f})"
+            )
+    return ", ".join(parts)
+
+
+def _summary(record: dict[str, Any]) -> dict[str, Any]:
+    """What `--json` prints: the record without its long lists."""
+    short = {k: v for k, v in record.items() if k not in ("dev", "test", "trials", "settings")}
+    for name in ("dev", "test"):
+        if record[name]:
+            short[name] = record[name]["scores"]
+            short[f"{name}_intervals"] = record[name]["intervals"]
+    short["threshold"] = record["decision"].get("threshold")
+    short["trials"] = [
+        {k: t[k] for k in ("lr", "seed", "score", "epochs", "seconds", "trouble")}
+        for t in record["trials"]
+    ]
+    return short

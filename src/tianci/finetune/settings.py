@@ -1,0 +1,156 @@
+"""The settings of a fine-tuning run, and what is chosen where the user says nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tianci.errors import UserError
+from tianci.settings import setting
+
+STRATEGIES = ("full", "head", "adapters", "norms-biases")
+BATCHES = ((1_000, 16), (20_000, 32))  # fewer rows than this -> rows of a batch
+STEPS = 600  # small sets are repeated until about so many steps
+# Peak rates by width: narrow models want larger steps (LOG.md)
+RATES = {128: 5e-4, 256: 2e-4, 384: 1e-4, 512: 1e-4, 768: 3e-5, 1024: 2e-5}
+# What learns from scratch, or alone, learns faster than a whole model
+FASTER = {"full": 1.0, "head": 20.0, "adapters": 10.0, "norms-biases": 10.0}
+
+
+@dataclass(frozen=True)
+class Finetune:
+    """What to learn, from what, and how."""
+
+    model: str = setting("", "a pre-trained model, or a preset such as mini to start from scratch")
+    tokenizer: str = setting("", "directory of a vocabulary, for a preset")
+    train: str = setting("", "labelled rows to learn from (.jsonl, .tsv, .csv, .conll, .json, .gz)")
+    dev: str = setting("", "rows that choose: epoch, rate, threshold (default: a tenth of train)")
+    test: str = setting("", "rows that only measure, at the very end")
+    out: str = setting("", "directory for the model, its scores and its report")
+    column: list[str] = setting([], "which column is which, for example text=review; repeatable")  # noqa: RUF009
+
+    strategy: str = setting("full", "what learns: full, head, adapters, norms-biases, with +")
+    layers: int = setting(0, "use only the first n layers (0: all)")
+    pooling: str = setting("", "first, last, mean, max, mean-max, last-mean-max or attention "
+                               "(default: BERT's pooler)")  # fmt: skip
+    mix: bool = setting(False, "the head reads a learned weighted sum of all layers")
+    hidden: int = setting(0, "width of one more linear layer in the head (0: none)")
+    lstm: int = setting(0, "width of a BiLSTM under the head, each direction (0: none)")
+    crf: bool = setting(False, "a CRF over neighbouring labels (tag)")
+    adapter_size: int = setting(64, "width of an adapter's bottleneck")
+    layer_rates: float = setting(1.0, "factor on the rate for each layer further down, such as 0.9")
+    unfreeze: bool = setting(False, "gradual unfreezing: one more layer learns in each epoch")
+    reinit: int = setting(0, "start the top n layers anew")
+    language: float = setting(0.0, "weight of an auxiliary language-model loss (lambda)")
+
+    epochs: float | None = setting(None, "passes over the training rows (default: by their number)")
+    steps: int | None = setting(None, "stop after so many steps")
+    minutes: float | None = setting(None, "stop after so many minutes of training")
+    batch: int = setting(0, "rows of one step (0: 16 or 32, by the number of rows)")
+    lr: str = setting("", "peak rate, or auto: three rates are tried, dev chooses "
+                          "(default: by the width)")  # fmt: skip
+    sweep: list[str] = setting([], "values to try, such as lr=1e-5,2e-5,3e-5; dev chooses")  # noqa: RUF009
+    seeds: int = setting(1, "train so often, with different seeds; dev chooses the best")
+    warmup: float = setting(0.1, "share of the run in which the rate rises")
+    schedule: Literal["linear", "constant", "cosine", "slanted"] = setting(
+        "linear", "the rate after warm-up"
+    )
+    optimizer: Literal["adamw", "bert-adam"] = setting(
+        "adamw", "bert-adam is the original: no bias correction"
+    )
+    weight_decay: float = setting(0.01, "decoupled, not on biases and norms")
+    clip: float = setting(1.0, "largest norm of the gradient (0: no clipping)")
+    dropout: float | None = setting(None, "dropout everywhere (default: the model's own)")
+    length: int = setting(0, "most tokens of a text (0: as many as the model reads, at most 512)")
+    metric: str = setting("", "the score that dev chooses by (default: the task's)")
+    patience: int = setting(3, "stop after so many epochs without a better dev score (0: never)")
+    precision: Literal["auto", "float32", "bf16"] = setting(
+        "auto", "bf16 autocast where this machine is faster with it"
+    )
+    save_every: int = setting(0, "steps between checkpoints (0: after each epoch)")
+    compare: bool = setting(False, "also a bag of words and the same model from scratch, over "
+                                   "several numbers of labels")  # fmt: skip
+    force: bool = setting(False, "go on although check found faults that make results meaningless")
+
+    def __post_init__(self) -> None:
+        for name in self.strategies:
+            if name not in STRATEGIES:
+                from tianci.errors import unknown
+
+                raise unknown("strategy", name, STRATEGIES)
+        if "head" in self.strategies and len(self.strategies) > 1:
+            raise UserError("strategy head means that nothing else learns; give it alone")
+        if self.unfreeze and self.strategies != ("full",):
+            raise UserError("--unfreeze goes with strategy full: elsewhere the layers do not learn")
+        for name in ("layers", "hidden", "lstm", "reinit", "batch", "patience", "length"):
+            if getattr(self, name) < 0:
+                raise UserError(
+                    f"finetune.{name} must not be negative, but is {getattr(self, name)}"
+                )
+        for name in ("adapter_size", "seeds"):
+            if getattr(self, name) < 1:
+                raise UserError(f"finetune.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("epochs", "steps", "minutes"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise UserError(f"--{name} must be more than 0, not {value}")
+        if self.lr not in ("", "auto"):
+            _rate(self.lr, "--lr")
+        if not 0 < self.layer_rates <= 1:
+            raise UserError(f"--layer-rates is {self.layer_rates}, but must be above 0, at most 1")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise UserError(f"--dropout is {self.dropout}, but must be at least 0 and below 1")
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.strategy.split("+"))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Our name of a field -> the file's."""
+        found: dict[str, str] = {}
+        for text in self.column:
+            name, equals, theirs = text.partition("=")
+            if not equals or not name or not theirs:
+                raise UserError(f'--column "{text}" is not field=column, for example text=review')
+            found[name.strip()] = theirs
+        return found
+
+    def usual_rate(self, width: int) -> float:
+        """The rate for a model of this width and this strategy."""
+        nearest = min(RATES, key=lambda known: abs(known - width))
+        return RATES[nearest] * max(FASTER[name] for name in self.strategies)
+
+    def rates(self, width: int) -> list[float]:
+        """The peak rates to try."""
+        for text in self.sweep:
+            name, _, values = text.partition("=")
+            if name.strip() != "lr" or not values:
+                raise UserError(f'--sweep "{text}": only lr=A,B,C can be swept')
+            return [_rate(value, "--sweep") for value in values.split(",")]
+        usual = self.usual_rate(width)
+        if self.lr == "auto":
+            return [usual / 2, usual, usual * 2]
+        return [_rate(self.lr, "--lr") if self.lr else usual]
+
+    def batch_rows(self, rows: int) -> int:
+        return self.batch or next((size for limit, size in BATCHES if rows < limit), 32)
+
+    def planned_epochs(self, rows: int) -> float | None:
+        """How often the rows are seen; None when steps or minutes say when to stop."""
+        if self.steps is not None or self.minutes is not None:
+            return None
+        if self.epochs is not None:
+            return self.epochs
+        per_epoch = max(1, rows // self.batch_rows(rows))
+        return float(min(20, max(3, round(STEPS / per_epoch))))
+
+
+def _rate(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f'{where}: "{text}" is not a number (nor auto)') from None
+    if not 0 < value < 1:
+        raise UserError(f"{where}: {value} must lie between 0 and 1")
+    return value

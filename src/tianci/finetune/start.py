@@ -1,0 +1,109 @@
+"""The model a run begins with: pre-trained or fresh, with the task's head."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import torch
+
+from tianci import checkpoint
+from tianci.checkpoint import OWN, Checkpoint
+from tianci.errors import UserError
+from tianci.finetune import strategy
+from tianci.finetune.settings import Finetune
+from tianci.goals.tasks.base import Task
+from tianci.models import is_preset, preset
+from tianci.nn.task_heads import HeadPlan
+from tianci.settings import build
+from tianci.text.tokenizer import Tokenizer
+
+
+def begin(
+    settings: Finetune, task: Task, seed: int, tokenizer: Tokenizer | None = None
+) -> Checkpoint:
+    """A model with a fresh head for the task; the seed decides the fresh weights."""
+    torch.manual_seed(seed)
+    model = load_base(settings.model, tokenizer)
+    give_head(model, task, settings)
+    strategy.shape(model, settings)
+    strategy.choose(model, settings)
+    return model
+
+
+def load_base(name: str, tokenizer: Tokenizer | None = None) -> Checkpoint:
+    """The model of a directory, or a fresh one of a preset (which needs a tokenizer)."""
+    if Path(name).exists() or not is_preset(name):
+        return checkpoint.read(name)
+    if tokenizer is None:
+        raise UserError(f'"{name}" is a preset, which has no vocabulary; give --tokenizer DIR')
+    kind, config = preset(name)
+    table = {**dataclasses.asdict(config), "vocabulary": len(tokenizer), "pad": tokenizer.pad or 0}
+    model = checkpoint.create(kind, build(type(config), table, "model"))
+    model.tokenizer = tokenizer
+    return model
+
+
+def from_scratch(
+    settings: Finetune, task: Task, seed: int, tokenizer: Tokenizer | None = None
+) -> Checkpoint:
+    """The same architecture and vocabulary with fresh weights, to see what pre-training brought."""
+    torch.manual_seed(seed)
+    base = load_base(settings.model, tokenizer)
+    model = checkpoint.create(base.family, base.model.config)
+    model.tokenizer = base.tokenizer
+    give_head(model, task, settings)
+    strategy.shape(model, settings)
+    strategy.choose(model, settings)
+    return model
+
+
+def give_head(model: Checkpoint, task: Task, settings: Finetune) -> None:
+    """Puts a fresh head for the task in place of the pre-training heads; a pooler is kept."""
+    old = model.heads
+    plan = head_plan(model, task, settings)
+    if plan is not None:
+        head, name = checkpoint.planned_head(model.model.config, plan), OWN
+    else:
+        name = task.head_kind
+        head = checkpoint.fresh_task_head(model.family, model.model.config, name, task.outputs)
+        pooler = next((h for n, h in old.items() if n == "pooler"), None)
+        if pooler is None and "next_sentence" in old:
+            pooler = old["next_sentence"].get_submodule("pooler")
+        if pooler is not None and hasattr(head, "pooler"):
+            head.get_submodule("pooler").load_state_dict(pooler.state_dict())
+    model.heads = {name: head}
+    if settings.language:
+        kept = [n for n in ("masked", "causal") if n in old]
+        if not kept:
+            raise UserError("--language needs a model that still has its language-model head")
+        model.heads |= {n: old[n] for n in kept}
+    if task.labels:
+        model.name_labels(task.labels)
+    model.extra |= task.public_config()
+
+
+def head_plan(model: Checkpoint, task: Task, settings: Finetune) -> HeadPlan | None:
+    """The plan of a head of our own; None where the family's standard head is wanted."""
+    layers = settings.layers or int(model.model.config.layers)
+    special = settings.mix or settings.lstm or settings.hidden or settings.crf or (
+        settings.pooling and not task.per_token
+    )  # fmt: skip
+    from tianci.models import family
+
+    standard = task.head_kind in family(model.family).TASK_HEADS
+    if standard and not special:
+        return None
+    dropout = settings.dropout
+    if dropout is None:
+        dropout = float(getattr(model.model.config, "dropout", 0.1))
+    return HeadPlan(
+        outputs=task.outputs,
+        per_token=task.per_token,
+        pooling=settings.pooling or "mean",
+        mixed_layers=layers + 1 if settings.mix else 0,
+        lstm=settings.lstm,
+        crf=settings.crf,
+        hidden=settings.hidden,
+        dropout=dropout,
+    )

@@ -1,0 +1,143 @@
+"""Which parameters learn, how fast, and from when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from tianci.checkpoint import Checkpoint
+from tianci.errors import UserError
+from tianci.finetune.settings import Finetune
+from tianci.nn import adapter, initial
+from tianci.train.optimizer import BertAdam, decayed
+
+Thaw = Callable[[float], None]
+
+
+def shape(model: Checkpoint, settings: Finetune) -> None:
+    """Changes the model before it learns: fewer layers, new top layers, adapters, dropout."""
+    body = model.model
+    if settings.layers:
+        body.keep_layers(settings.layers)
+    if settings.reinit:
+        blocks = body.depth()[1:]
+        if settings.reinit > len(blocks):
+            raise UserError(
+                f"--reinit is {settings.reinit}, but the model has {len(blocks)} layers"
+            )
+        for block in blocks[-settings.reinit :]:
+            renew(block, body.config.initial_std)
+    if "adapters" in settings.strategies:
+        adapter.insert(body, body.config.width, settings.adapter_size)
+    set_dropout(model, settings)
+
+
+def set_dropout(model: Checkpoint, settings: Finetune) -> None:
+    """The dropout of this run; the configuration keeps its own."""
+    if settings.dropout is None:
+        return
+    for part in (model.model, *model.heads.values()):
+        for module in part.modules():
+            if hasattr(module, "dropout"):
+                setattr(module, "dropout", settings.dropout)  # noqa: B010  (typed as a module)
+
+
+def renew(block: nn.Module, std: float) -> None:
+    """Draws a block's weights anew."""
+    initial.normal(block, std)
+    for part in block.modules():
+        if isinstance(part, nn.LayerNorm):
+            part.reset_parameters()
+
+
+def choose(model: Checkpoint, settings: Finetune) -> None:
+    """Says of every parameter whether it learns."""
+    chosen = settings.strategies
+    norms = _norms(model.model)
+    for name, parameter in model.model.named_parameters():
+        parameter.requires_grad_(
+            "full" in chosen
+            or ("adapters" in chosen and (adapter.is_adapter(name) or name in norms))
+            or ("norms-biases" in chosen and (name in norms or name.endswith("bias")))
+        )
+    for head in model.heads.values():
+        head.requires_grad_(True)
+
+
+def _norms(body: nn.Module) -> set[str]:
+    return {
+        f"{place}.{name}"
+        for place, module in body.named_modules()
+        if "norm" in type(module).__name__.lower() and not list(module.children())
+        for name, _ in module.named_parameters(recurse=False)
+    }
+
+
+def optimizer(model: Checkpoint, settings: Finetune, lr: float) -> torch.optim.Optimizer:
+    """One group per layer and kind: a layer's rate falls with its distance from the head."""
+    groups: list[dict[str, Any]] = []
+    for scale, modules in _levels(model, settings):
+        for decay in (True, False):
+            members = [
+                p
+                for module in modules
+                for name, p in module.named_parameters()
+                if p.requires_grad and decayed(name, p) == decay
+            ]
+            if members:
+                groups.append(
+                    {
+                        "params": members,
+                        "scale": scale,
+                        "weight_decay": settings.weight_decay if decay else 0.0,
+                    }
+                )
+    if settings.optimizer == "bert-adam":
+        return BertAdam(groups, lr=lr, betas=(0.9, 0.999), eps=1e-6)
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.999), eps=1e-8, fused=True)
+
+
+def _levels(model: Checkpoint, settings: Finetune) -> Iterator[tuple[float, list[nn.Module]]]:
+    """(factor on the rate, modules), the head first."""
+    yield 1.0, list(model.heads.values())
+    parts = model.model.depth()
+    seen = {id(p) for part in parts for p in part.parameters()}
+    rest = [p for p in model.model.parameters() if id(p) not in seen]
+    if settings.layer_rates == 1.0:
+        yield 1.0, [model.model]
+        return
+    for down, part in enumerate(reversed(parts)):
+        yield settings.layer_rates ** (down + 1), [part]
+    if rest:
+        yield settings.layer_rates, [_Loose(rest)]
+
+
+class _Loose(nn.Module):
+    """Parameters that belong to no layer (a last norm)."""
+
+    def __init__(self, parameters: list[nn.Parameter]):
+        super().__init__()
+        self.loose = nn.ParameterList(parameters)
+
+
+def thaw(model: Checkpoint, settings: Finetune) -> Thaw:
+    """A function of the epochs done that lets one more layer learn in each epoch (ULMFiT)."""
+    if not settings.unfreeze:
+        return lambda epochs: None
+    parts = model.model.depth()
+
+    def open_to(epochs: float) -> None:
+        free = int(epochs)  # the head alone in the first epoch
+        for down, part in enumerate(reversed(parts)):
+            part.requires_grad_(down < free)
+
+    return open_to
+
+
+def learning(model: Checkpoint) -> tuple[int, int]:
+    """(parameters that learn, all parameters)."""
+    everything = [p for m in (model.model, *model.heads.values()) for p in m.parameters()]
+    return sum(p.numel() for p in everything if p.requires_grad), sum(p.numel() for p in everything)

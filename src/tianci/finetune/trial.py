@@ -1,0 +1,330 @@
+"""One training: a rate, a seed. It can be killed at any moment and goes on to the same bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from tianci import __version__, checkpoint
+from tianci.checkpoint import Checkpoint
+from tianci.data.rows import Row
+from tianci.evaluate.tasks import answer_examples, tokenizer_of
+from tianci.files import read_json, write_json
+from tianci.finetune import strategy
+from tianci.finetune.remember import Remembering
+from tianci.finetune.rows_source import RowsSource
+from tianci.finetune.settings import Finetune
+from tianci.finetune.start import begin, from_scratch
+from tianci.goals.auxiliary import auxiliary
+from tianci.goals.base import Joint
+from tianci.goals.tasks.base import Decision, Example, Task
+from tianci.settings import as_table
+from tianci.text.tokenizer import Tokenizer
+from tianci.train import journal, parallel, state
+from tianci.train.journal import Journal
+from tianci.train.loop import Loop, Step
+from tianci.train.settings import Train
+
+METRIC_EPSILON = 1e-9
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all trials of a run share."""
+
+    settings: Finetune
+    task: Task  # with labels
+    train: list[Row]
+    dev: list[Row]
+    limit: int
+    quiet: bool = False
+    bf16: bool = False
+    world: parallel.World = field(default_factory=parallel.World)
+    tokenizer: Tokenizer | None = None  # for a preset, which has none of its own
+    scratch: bool = False  # fresh weights instead of the pre-trained ones
+
+    @property
+    def metric(self) -> str:
+        return self.settings.metric or self.task.chosen_by(self.dev)
+
+
+@dataclass
+class Result:
+    """What a trial reached, at its best epoch on dev."""
+
+    lr: float
+    seed: int
+    score: float = -math.inf  # of the metric
+    scores: dict[str, float] = field(default_factory=dict)
+    decision: Decision = field(default_factory=dict)
+    step: int = 0
+    epochs: float = 0.0
+    steps: int = 0  # of the whole trial
+    tokens: int = 0
+    seconds: float = 0.0
+    learned: int = 0  # parameters that were trained
+    parameters: int = 0
+    trouble: str | None = None  # why the result is worth nothing
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def run_trial(work: Work, lr: float, seed: int, folder: Path) -> Result:
+    """Trains, or goes on, or reads what an earlier sitting finished."""
+    done = folder / "result.json"
+    if done.exists():
+        return Result(**read_json(done))
+    return _Trial(work, lr, seed, folder).go()
+
+
+class Interrupted(Exception):  # noqa: N818  (not an error: everything was saved)
+    """A signal came; the trial is saved."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.number = number
+
+
+class _Trial:
+    def __init__(self, work: Work, lr: float, seed: int, folder: Path):
+        self.work, self.lr, self.seed, self.folder = work, lr, seed, folder
+        self.settings, self.task = work.settings, work.task
+
+    def go(self) -> Result:
+        from tianci.train.signals import catch
+
+        saved = state.newest(self.folder) if state.complete(self.folder) else None
+        self.model = self._model(saved)
+        tokenizer = tokenizer_of(self.model)
+        examples = self.task.examples(self.work.train, tokenizer, self.work.limit, labelled=True)
+        self.dev_examples = self.task.examples(
+            self.work.dev, tokenizer, self.work.limit, labelled=False
+        )
+        self.source = RowsSource(
+            self.task, examples, self.settings.batch_rows(len(self.work.train)), self.seed
+        )
+        self.seen = self._seen()
+        adam = strategy.optimizer(self.seen, self.settings, self.lr)
+        at = state.restore(saved, adam) if saved else state.State()
+        learned, total = strategy.learning(self.model)
+        self.result = Result(self.lr, self.seed, learned=learned, parameters=total)
+        self.journal = (
+            Journal(self.folder / "log.jsonl", at.step) if self.work.world.first else None
+        )
+        self._remember_history()
+        self._say("resume" if saved else "start", step=at.step, lr=self.lr, seed=self.seed,
+                  parameters=total, learned=learned, rows=len(self.work.train))  # fmt: skip
+        self.bar = tqdm(
+            total=1000, disable=self.work.quiet or not self.work.world.first, unit="‰", leave=False,
+            bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}",
+        )  # fmt: skip
+        self.window: list[Step] = []
+        self.last_log = time.monotonic()
+        self.loop = Loop(
+            self.seen, self._goal(), adam, self._train_settings(), self.lr, self.settings.warmup,
+            lambda phase: self.source, at, self.work.world, self.work.bf16, self.seed,
+            self._on_step, self._save, self._evaluate, strategy.thaw(self.model, self.settings),
+        )  # fmt: skip
+        self.evaluated = at.step if self.result.history else -1
+        with catch(self.loop) as received:
+            self.loop.run()
+        self.bar.close()
+        self._flush()
+        if received and self.loop.progress() < 1:
+            self._save(at)
+            raise Interrupted(received[0])
+        if self.evaluated != at.step:
+            self._dev(at)
+        return self._finish(at)
+
+    # ---------------------------------------------------------------- pieces
+
+    def _model(self, saved: Path | None) -> Checkpoint:
+        if saved is not None:
+            model = checkpoint.read(saved)
+            strategy.set_dropout(model, self.settings)
+            strategy.choose(model, self.settings)
+            return model.to(self.work.world.device)
+        make = from_scratch if self.work.scratch else begin
+        model = make(self.settings, self.task, self.seed, self.work.tokenizer)
+        return model.to(self.work.world.device)
+
+    def _seen(self) -> Checkpoint:
+        """The model as the loop sees it: with strategy head its body only remembers."""
+        if self.settings.strategies != ("head",):
+            return self.model
+        body = Remembering(self.model.model, all_layers=self.settings.mix)
+        return dataclasses.replace(self.model, model=body)
+
+    def _goal(self) -> Joint:
+        parts = [self.task]
+        if self.settings.language:
+            extra = auxiliary(self.model, tokenizer_of(self.model), self.settings.language)
+            return Joint((*parts, extra))
+        return Joint(tuple(parts))
+
+    def _train_settings(self) -> Train:
+        s = self.settings
+        return Train(
+            steps=s.steps,
+            minutes=s.minutes,
+            epochs=s.planned_epochs(len(self.work.train)),
+            schedule=s.schedule,
+            clip=s.clip,
+            micro_tokens=self.task.piece_tokens,
+            save_every=s.save_every or self.source.batches_of_epoch,
+        )
+
+    def _on_step(self, step: Step) -> None:
+        self.window.append(step)
+        if time.monotonic() - self.last_log >= 1.0 or len(self.window) >= 100:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self.window:
+            return
+        steps, self.window, self.last_log = self.window, [], time.monotonic()
+        n = len(steps)
+        speed = sum(s.tokens for s in steps) / max(1e-9, sum(s.seconds for s in steps))
+        loss = sum(s.loss for s in steps) / n
+        names = steps[0].parts
+        self._say(
+            "step",
+            step=steps[-1].number,
+            loss=loss,
+            parts={k: sum(s.parts[k] for s in steps) / n for k in names},
+            accuracy={k: sum(s.accuracy[k] for s in steps) / n for k in names},
+            lr=steps[-1].lr,
+            gradient=max(s.gradient for s in steps),
+            tokens_per_second=speed,
+            tokens=self.loop.state.tokens,
+            seconds=self.loop.state.seconds,
+        )
+        self.bar.n = min(1000, int(1000 * self.loop.progress()))
+        best = f", best {self.work.metric} {self.result.score:.4f}" if self.result.history else ""
+        self.bar.set_postfix_str(f"loss {loss:.3f}{best}, {speed:,.0f} tokens/s")
+
+    def _evaluate(self, at: state.State) -> None:
+        """Dev rows, whenever an epoch has ended."""
+        if at.position.batch == 0:
+            self._dev(at)
+
+    def _dev(self, at: state.State) -> None:
+        self.evaluated = at.step
+        answers = answer_examples(self.seen, self.task, self.dev_examples, self.work.world.device)
+        joined = self.task.join(self.dev_examples, answers)
+        decision = self.task.decide(self.work.dev, joined)
+        scores = self.task.score(self.work.dev, joined, decision)
+        if self.work.metric not in scores:
+            from tianci.errors import unknown
+
+            raise unknown("metric", self.work.metric, scores)
+        entry = {
+            "step": at.step, "epoch": self.source.done(at.position), "scores": scores,
+            "decision": decision, "seconds": at.seconds, "tokens": at.tokens,
+            "trouble": self.task.trouble(self.work.dev, joined, decision),
+        }  # fmt: skip
+        self._say("dev", **entry)
+        if self._better(entry):
+            self._keep_best(entry)
+        self.result.history.append(entry)
+        if self._out_of_patience():
+            self.loop.stopping = True
+            self._say(
+                "stop", step=at.step, reason="no better dev score", patience=self.settings.patience
+            )
+
+    def _better(self, entry: dict[str, Any]) -> bool:
+        score = entry["scores"][self.work.metric]
+        if math.isnan(score) or score <= self.result.score + METRIC_EPSILON:
+            return False
+        self.result.score, self.result.scores = score, entry["scores"]
+        self.result.decision, self.result.trouble = entry["decision"], entry["trouble"]
+        self.result.step, self.result.epochs = entry["step"], entry["epoch"]
+        return True
+
+    def _out_of_patience(self) -> bool:
+        if not self.settings.patience:
+            return False
+        since: int = sum(entry["step"] > self.result.step for entry in self.result.history)
+        return bool(since >= self.settings.patience)
+
+    def _remember_history(self) -> None:
+        """What dev said before this sitting."""
+        for entry in journal.read(self.folder / "log.jsonl") if self.work.world.first else []:
+            if entry["event"] == "dev":
+                entry.pop("event")
+                self._better(entry)
+                self.result.history.append(entry)
+
+    def _keep_best(self, entry: dict[str, Any]) -> None:
+        if self.work.world.first:
+            self._describe(entry)
+            checkpoint.write(self.folder / "best", self.model)
+
+    def _describe(self, entry: dict[str, Any] | None) -> None:
+        """What tianci.json says of the model."""
+        self.model.about = {
+            "task": self.task.as_table(),
+            "limit": self.work.limit,
+            "decision": entry["decision"] if entry else {},
+            "scores": {"dev": entry["scores"]} if entry else {},
+            "provenance": {
+                "made_by": "tianci finetune",
+                "tianci": __version__,
+                "started_from": self.settings.model,
+                "lr": self.lr,
+                "seed": self.seed,
+                "settings": as_table(self.settings),
+            },
+        }
+
+    def _save(self, at: state.State) -> None:
+        if self.work.world.first:
+            self._flush()
+            self._describe(None)
+            state.save(self.folder, self.model, self.loop.optimizer, at, keep=1)
+            self._say("save", step=at.step)
+
+    def _finish(self, at: state.State) -> Result:
+        result = self.result
+        result.steps, result.tokens, result.seconds = at.step, at.tokens, at.seconds
+        self._say("end", step=at.step, score=result.score, best_step=result.step)
+        if self.journal:
+            self.journal.close()
+            write_json(self.folder / "result.json", dataclasses.asdict(result))
+        return result
+
+    def _say(self, event: str, **values: Any) -> None:
+        if self.journal:
+            self.journal.write(event, **values)
+
+
+def tell(work: Work, text: str) -> None:
+    """Says something to the person at the terminal."""
+    if not work.quiet and work.world.first:
+        tqdm.write(text, file=sys.stderr)
+
+
+def examples_of(work: Work, rows: list[Row], model: Checkpoint) -> list[Example]:
+    return work.task.examples(rows, tokenizer_of(model), work.limit, labelled=False)
+
+
+def seeds_of(seed: int, count: int) -> list[int]:
+    return [seed + 1000 * n for n in range(count)]
+
+
+def free_memory() -> None:
+    """Between trials nothing of the last one should stay."""
+    import gc
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,1 @@
+"""Scores of predictions, their thresholds, calibration and intervals: arrays in, numbers out."""

@@ -1,0 +1,44 @@
+"""The small files that make a model directory one of sentence-transformers: pooling, then length 1.
+
+`SentenceTransformer(directory)` then gives the vectors that tianci gives.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tianci.files import write_json
+from tianci.nn.task_heads import HeadPlan
+
+# ours -> theirs; the concatenated poolings stand in another order there, so they are left out
+POOLINGS = {"first": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "last": "lasttoken"}
+MODULES = ("Transformer", "Pooling", "Normalize")
+
+
+def fits(plan: HeadPlan) -> bool:
+    """Whether sentence-transformers can say what a head does: a bare pooling of the last layer."""
+    own_parts = plan.outputs or plan.per_token or plan.mixed_layers or plan.lstm or plan.hidden
+    return not own_parts and plan.pooling in POOLINGS
+
+
+def write(folder: Path, plan: HeadPlan, width: int, limit: int) -> None:
+    """modules.json and what it names; the old names of modules are read by old and new versions."""
+    paths = ("", "1_Pooling", "2_Normalize")
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{module}"}
+        for n, (module, path) in enumerate(zip(MODULES, paths, strict=True))
+    ]
+    write_json(folder / "modules.json", modules)
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": limit, "do_lower_case": False}
+    )
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+    for path in paths[1:]:
+        (folder / path).mkdir()
+    modes = {f"pooling_mode_{name}": ours == plan.pooling for ours, name in POOLINGS.items()}
+    write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": width, **modes})
+    # the last module has no settings, but a directory without a file would be lost in a repository
+    write_json(folder / "2_Normalize" / "config.json", {})

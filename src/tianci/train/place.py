@@ -1,0 +1,35 @@
+"""The directory of a run: its own, and at the end with the model at its top."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tianci.errors import UserError
+
+
+def check_target(run: Path) -> None:
+    """A new run wants a directory of its own."""
+    if (run / "run.json").exists():
+        raise UserError(
+            f"{run} already holds a run; go on with --resume {run}, or give another --out"
+        )
+    if run.exists() and not run.is_dir():
+        raise UserError(f"{run} is a file; give a directory for --out")
+    if run.exists() and any(run.iterdir()):
+        raise UserError(f"{run} holds other files; give a new directory for --out")
+
+
+def publish(folder: Path, run: Path) -> None:
+    """Puts the files of a checkpoint at the top of the run: linked where possible, each in one
+    move."""
+    for path in folder.iterdir():
+        if path.is_file() and path.name != "manifest.json":
+            beside = run / f".{path.name}.new"
+            beside.unlink(missing_ok=True)
+            try:
+                os.link(path, beside)
+            except OSError:
+                shutil.copy(path, beside)
+            os.replace(beside, run / path.name)
