@@ -126,7 +126,7 @@ def cut_file(folder: Path) -> None:
         (lambda f: (f / "config.json").unlink(), r"config\.json does not exist"),
         (lambda f: (f / "model.safetensors").unlink(), r"has no model\.safetensors"),
         (cut_file, "is not a whole safetensors file"),
-        (config(model_type="brt"), 'model_type is "brt"; tianci reads: bert'),
+        (config(model_type="brt"), 'model_type is "brt"; tianci reads: albert, bert, '),
         (config(num_attention_heads=3), "3 heads do not divide a width of 16"),
         (config(hidden_size="wide"), "hidden_size: expected `int`"),
         (config(hidden_size=32), r"has shape \(30, 16\), but the configuration wants \(30, 32\)"),

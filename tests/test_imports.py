@@ -15,7 +15,7 @@ LEVELS = [
     {"evaluate", "compress", "convert"},
     {"train"},
     {"goals"},
-    {"checkpoint", "adapters"},
+    {"checkpoint", "adapters", "sentence_files"},
     {"models"},
     {"nn", "data"},
     {"text", "batch", "metrics"},

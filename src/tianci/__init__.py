@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tianci.api import pretrain
+    from tianci.api import check, finetune, pretrain
     from tianci.serve.predictor import Predictor, load
 
 # Threads of torch wait for each other by spinning; where anything else runs on the machine that
@@ -23,9 +23,11 @@ _PUBLIC = {
     "load": "tianci.serve.predictor",
     "Predictor": "tianci.serve.predictor",
     "pretrain": "tianci.api",
+    "finetune": "tianci.api",
+    "check": "tianci.api",
 }
 
-__all__ = ["Predictor", "__version__", "load", "pretrain"]
+__all__ = ["Predictor", "__version__", "check", "finetune", "load", "pretrain"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ prints."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from tianci.errors import unknown
@@ -35,6 +36,38 @@ def pretrain(
     sections["pretrain"] = build(Pretrain, values.get("pretrain", {}), "pretrain")
     sections["train"] = build(Train, values.get("train", {}), "train")
     return run_pretraining(sections, seed=seed, quiet=quiet, resume=resume)
+
+
+def finetune(
+    task: str = "", *, resume: str | None = None, seed: int = 0, quiet: bool = True, **names: Any
+) -> dict[str, Any]:
+    """Fine-tunes, as `tianci finetune` does: finetune("classify", model="runs/mini",
+    train="train.jsonl", dev="dev.jsonl", out="runs/hotel").
+
+    A table with the task's name holds the task's own settings: classify={"many": True}.
+    """
+    from tianci.finetune.run import finetune as run_finetuning
+    from tianci.finetune.settings import Finetune
+
+    own = dict(names.pop(task, {})) if task else {}
+    known = _fields(Finetune)
+    for name in names:
+        if name not in known:
+            raise unknown("argument", name, [*known, "resume", "seed", "quiet"])
+    texts = ("model", "tokenizer", "train", "dev", "test", "out", "lr")
+    values = {name: str(v) if name in texts else v for name, v in names.items()}
+    settings = build(Finetune, values, "finetune")
+    return run_finetuning(task, settings, own, seed, quiet, resume)
+
+
+def check(
+    files: Mapping[str, Any], task: str, columns: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Faults in labelled data, as `tianci check --json` prints them: check({"train":
+    "train.jsonl", "dev": "dev.jsonl"}, "classify")."""
+    from tianci.evaluate.check import check as find_faults
+
+    return [dataclasses.asdict(found) for found in find_faults(files, task, columns)]
 
 
 def _fields(kind: type) -> list[str]:

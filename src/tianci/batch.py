@@ -27,12 +27,25 @@ class Group(NamedTuple):
 
 
 class Layout:
-    """Where each packed token sits. Lengths live on the host: asking for them waits for no GPU."""
+    """Where each packed token sits. Lengths live on the host: asking for them waits for no GPU.
 
-    def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu"):
+    `prefix` says how many tokens of each sequence are a source that sees itself as a whole; the
+    tokens behind it see the source and what stands to their left (UniLM's prefix mask). Attention
+    obeys it, whatever the pattern of the model.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        device: torch.device | str = "cpu",
+        prefix: Sequence[int] | None = None,
+    ):
         self.lengths = tuple(int(n) for n in lengths)
         if any(n < 1 for n in self.lengths):
             raise ValueError("a packed sequence has at least one token")
+        self.prefix = None if prefix is None else tuple(int(n) for n in prefix)
+        if self.prefix is not None and len(self.prefix) != len(self.lengths):
+            raise ValueError(f"{len(self.prefix)} prefixes for {len(self.lengths)} sequences")
         self.device = torch.device(device)
         self.tokens = sum(self.lengths)
         self.longest = max(self.lengths, default=0)
@@ -42,7 +55,13 @@ class Layout:
 
     def to(self, device: torch.device | str) -> Layout:
         """The same layout with its index tensors on another device."""
-        return self if torch.device(device) == self.device else Layout(self.lengths, device)
+        same = torch.device(device) == self.device
+        return self if same else Layout(self.lengths, device, self.prefix)
+
+    def only(self, numbers: Sequence[int]) -> Layout:
+        """The layout of some of the sequences."""
+        prefix = None if self.prefix is None else [self.prefix[n] for n in numbers]
+        return Layout([self.lengths[n] for n in numbers], self.device, prefix)
 
     @property
     def even(self) -> bool:
@@ -78,6 +97,12 @@ class Layout:
     def position(self) -> Tensor:
         """(T,) 0, 1, 2, ... inside each sequence."""
         return torch.arange(self.tokens, device=self.device) - self.starts[self.sequence]
+
+    @cached_property
+    def reach(self) -> Tensor:
+        """(T,) the last position that a token sees, where there is a prefix."""
+        prefix = torch.tensor(self.prefix or (0,) * len(self), dtype=torch.int64)
+        return torch.maximum(self.position, prefix.to(self.device)[self.sequence] - 1)
 
     def first(self) -> Tensor:
         """(B,) index of the first token of each sequence."""

@@ -25,6 +25,7 @@ from tianci.files import read_json, write_directory, write_json
 from tianci.models import families, family, preset_names
 from tianci.models.base import Model, Names, Public
 from tianci.nn import adapter
+from tianci.nn.heads import Pooler
 from tianci.nn.task_heads import HeadPlan, PlannedHead
 from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
@@ -57,8 +58,9 @@ class Checkpoint:
 
     @property
     def architecture(self) -> str:
-        known = self.public.architectures
-        return known.get(frozenset(self.heads) - {OWN}, known[frozenset()])
+        known, heads = self.public.architectures, frozenset(self.heads) - {OWN}
+        # a pooler that nothing reads (in many public masked-LM files) changes no class
+        return known.get(heads) or known.get(heads - {"pooler"}) or known[frozenset()]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -94,7 +96,10 @@ def fresh_head(kind: str, config: Any, name: str) -> nn.Module:
     """A new head, initialised as the family initialises."""
     from tianci.nn import initial
 
-    head: nn.Module = family(kind).HEADS[name](config)
+    known = family(kind).HEADS
+    if name not in known:
+        raise UserError(f"{kind} has no head for {name}; it has: {', '.join(known)}")
+    head: nn.Module = known[name](config)
     initial.normal(head, config.initial_std)
     return head
 
@@ -120,6 +125,15 @@ def planned_head(config: Any, plan: HeadPlan) -> nn.Module:
     return head
 
 
+def pooler_of(heads: Mapping[str, nn.Module]) -> Pooler | None:
+    """The pooler that is, or is part of, one of the heads."""
+    for head in heads.values():
+        found = getattr(head, "pooler", head)
+        if isinstance(found, Pooler):
+            return found
+    return None
+
+
 # ---------------------------------------------------------------- names
 
 
@@ -140,7 +154,8 @@ def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]
 
 
 def config_to_public(public: Public, config: Any) -> dict[str, Any]:
-    return {theirs: getattr(config, ours) for ours, theirs in public.config.items()}
+    plain = {theirs: getattr(config, ours) for ours, theirs in public.config.items()}
+    return plain | public.write(config)
 
 
 def config_from_public(path: Path, values: Mapping[str, Any]) -> tuple[str, Any, dict[str, Any]]:
@@ -154,16 +169,23 @@ def config_from_public(path: Path, values: Mapping[str, Any]) -> tuple[str, Any,
     for name, wanted in public.fixed.items():
         if values.get(name, wanted) != wanted:
             raise UserError(f"{path}: {name} is {values[name]!r}, but tianci only knows {wanted!r}")
-    ours = {o: values[t] for o, t in public.config.items() if values.get(t) is not None}
+    told = {**public.absent, **values}
+    ours = {o: told[t] for o, t in public.config.items() if told.get(t) is not None}
     try:
-        config = msgspec.convert(ours, module.Config)
+        config = public.read(msgspec.convert(ours, module.Config), told)
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `$.")
         name = public.config.get(place.rstrip("`"), place.rstrip("`"))
         raise UserError(f"{path}: {name}: {reason[0].lower()}{reason[1:]}") from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    used = {*public.config.values(), "model_type", "architectures", "dtype", "torch_dtype"}
+    used = {
+        *config_to_public(public, config),
+        "model_type",
+        "architectures",
+        "dtype",
+        "torch_dtype",
+    }
     return known[kind], config, {k: v for k, v in values.items() if k not in used}
 
 
@@ -214,16 +236,19 @@ def plain_names(public: Public, tensors: Mapping[str, Tensor]) -> Tensors:
 
 
 def found_heads(
-    public: Public, tensors: Mapping[str, Tensor], architecture: str | None = None
+    public: Public,
+    tensors: Mapping[str, Tensor],
+    architecture: str | None = None,
+    told: Sequence[str] = (),
 ) -> list[str]:
     """The heads whose own tensors are there; a pooler counts only where no other head has it.
 
-    Several heads may use one name (`classifier`): there the architecture decides.
+    Several heads may use one name (`classifier`): there `told`, or else the architecture, decides.
     """
     places = {name.rpartition(".")[0] for name in tensors}
     meant = next((h for h, name in public.architectures.items() if name == architecture), ())
     heads: list[str] = []
-    for head in sorted(public.heads, key=lambda name: name not in meant):
+    for head in sorted(public.heads, key=lambda name: (name not in told, name not in meant)):
         own = {n for n in public.heads[head].values() if isinstance(n, str) and n[0] != "^"}
         taken = {n for other in heads for n in public.heads[other].values()}
         if own & places and not own & taken:
@@ -243,13 +268,14 @@ def assemble(
     where: str,
     architecture: str | None = None,
     plan: HeadPlan | None = None,
+    told: Sequence[str] = (),
 ) -> Checkpoint:
     """A model and its heads from public tensors; every tensor is used, checked, and has its
     place."""
     module = family(kind)
     public: Public = module.PUBLIC
     left = plain_names(public, tensors)
-    heads = found_heads(public, left, architecture)
+    heads = found_heads(public, left, architecture, told)
     bottlenecks = [t.shape[0] for n, t in left.items() if n.endswith("adapter.down.weight")]
     with torch.device(
         "meta"
@@ -314,6 +340,12 @@ def _fill(module: nn.Module, names: Names, tensors: Tensors, where: str) -> None
         # a copy: safetensors may hand out views of the mapped file, which training would write to
         state[ours] = (torch.cat(parts) if len(parts) > 1 else parts[0].clone()).float()
     module.load_state_dict(state, assign=True)
+    for ours, tensor in module.state_dict().items():  # parts that several layers share
+        if tensor.data_ptr() != state[ours].data_ptr() and not torch.equal(tensor, state[ours]):
+            raise UserError(
+                f"{where}: {ours} is shared by several layers, but they have different weights; "
+                'if they were trained apart, write "sharing": "none" into config.json'
+            )
 
 
 def read(directory: str | Path) -> Checkpoint:
@@ -334,7 +366,8 @@ def read(directory: str | Path) -> Checkpoint:
     about = read_json(folder / "tianci.json") if (folder / "tianci.json").exists() else {}
     plan = build(HeadPlan, about["head"], "head") if about.get("head") else None
     architecture = next(iter(values.get("architectures") or ()), None)
-    checkpoint = assemble(kind, config, read_tensors(folder), str(folder), architecture, plan)
+    tensors, told = read_tensors(folder), about.get("heads") or ()
+    checkpoint = assemble(kind, config, tensors, str(folder), architecture, plan, told)
     checkpoint.extra, checkpoint.about = extra, about
     if any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
         checkpoint.tokenizer = Tokenizer.load(folder)
@@ -361,6 +394,7 @@ def public_tensors(checkpoint: Checkpoint) -> Tensors:
     public = checkpoint.public
     prefix = public.prefix if set(checkpoint.heads) - {"pooler"} else ""
     result: Tensors = {}
+    written: set[int] = set()
 
     def add(module: nn.Module, names: Names, before: str) -> None:
         state = module.state_dict()
@@ -369,7 +403,10 @@ def public_tensors(checkpoint: Checkpoint) -> Tensors:
             for name, piece in zip(targets, pieces, strict=True):
                 inside = name[0] == "^" or name.startswith(ADAPTER_PREFIX)
                 full = prefix + name.removeprefix("^") if inside else before + name
-                result[full] = piece.contiguous()
+                piece = piece.contiguous()
+                # what layers share is written for each of them, in memory of its own
+                result[full] = piece.clone() if piece.data_ptr() in written else piece
+                written.add(piece.data_ptr())
 
     add(checkpoint.model, public.body, prefix)
     for name, head in checkpoint.heads.items():

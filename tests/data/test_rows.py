@@ -205,7 +205,7 @@ def test_columns_by_name(tmp_path: Path) -> None:
         {"text": "good", "label": "5"},
         {"text": "id1", "label": "x"},
     )
-    with pytest.raises(UserError, match='line 2: no column "body" for text .there is: text, rev'):
+    with pytest.raises(UserError, match='line 1: no column "body" for text .there is: text, rev'):
         read_rows(path, CLASSIFY, {"text": "body"})
     with pytest.raises(UserError, match='unknown field "txt"; did you mean "text"'):
         read_rows(path, CLASSIFY, {"txt": "review"})
@@ -311,7 +311,11 @@ def test_tags_and_words_must_agree(tmp_path: Path) -> None:
         ("a.tsv", b"text\tlabel\n", "a.tsv: no rows in it"),
         ("a.conll.gz", b"\n\n", "a.conll.gz: no rows in it"),
         ("a.xlsx", b"x", 'end in .jsonl, .* not in ".xlsx"'),
-        ("a.tsv", b"text\ttext\na\tb\n", 'line 1: the header has the column "text" twice'),
+        (
+            "a.tsv",
+            b"text\tlabel\ttext\na\t0\tb\n",
+            'line 1: the header has the column "text" twice',
+        ),
         ("a.json", b'{"data": [{"paragraphs": [{}]}]}', "after question 0: not in SQuAD's form"),
         ("a.jsonl", "x".encode("utf-16"), "line 1: this is UTF-16"),
         ("a.csv", b'text,label\na,"0\nb,1\n', "line 2: the quotes cannot be read as CSV"),

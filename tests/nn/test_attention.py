@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tianci.batch import Layout
 from tianci.nn import attention
+from tianci.nn.dropout import dropout
 from tianci.nn.patterns import Causal, Full, Pattern
 
 RAGGED = [3, 3, 1, 7, 2, 7]
@@ -82,6 +83,95 @@ def test_the_real_kernel_takes_these_arguments() -> None:
     names = list(inspect.signature(varlen_attn).parameters)
     assert names[:7] == ["query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"]
     assert "window_size" in names
+
+
+def dropped_by_hand(
+    q: Tensor, k: Tensor, v: Tensor, lengths: list[int], causal: bool, rate: float
+) -> Tensor:
+    """Plain attention that draws as attend does: piece by piece, rows before heads."""
+    outputs = []
+    for row in zip(*(x.split(lengths) for x in (q, k, v)), strict=True):
+        a, b, c = (x.transpose(0, 1) for x in row)
+        scores = a @ b.mT / math.sqrt(q.shape[-1])
+        if causal:
+            scores = scores.masked_fill(torch.ones(scores.shape[1:]).triu(1).bool(), -torch.inf)
+        keep = dropout(torch.ones(scores.shape, dtype=q.dtype), rate, True)
+        outputs.append((scores.softmax(-1) * keep @ c).transpose(0, 1))
+    return torch.cat(outputs)
+
+
+@pytest.mark.parametrize("pattern", [Full(), Causal()], ids=["full", "causal"])
+@pytest.mark.parametrize("lengths", [[3, 5, 1, 7], [200, 190]], ids=str)  # the last are stretched
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_dropped_weights_equal_a_fixed_mask_by_hand(
+    lengths: list[int], pattern: Pattern, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(sum(lengths), 2, 8, dtype=dtype, requires_grad=True) for _ in range(3))
+    torch.manual_seed(1)
+    ours = attention.attend(q, k, v, Layout(lengths), pattern, dropout=0.3)
+    torch.manual_seed(1)
+    expected = dropped_by_hand(q, k, v, lengths, pattern.causal, 0.3)
+    torch.testing.assert_close(ours, expected)
+    weights = torch.randn_like(ours)
+    mine = torch.autograd.grad((ours * weights).sum(), (q, k, v))
+    theirs = torch.autograd.grad((expected * weights).sum(), (q, k, v))
+    for a, b in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("piece", [1, 150, 1 << 20])
+def test_dropped_gradients_do_not_depend_on_the_pieces(
+    piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "PIECE", piece)
+
+    def fixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return attention.attend(q, k, v, Layout([4, 4, 4, 2]), Full(), dropout=0.4)
+
+    torch.manual_seed(2)
+    packed = torch.randn(14, 3, 2, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: fixed(*x.unbind(1)), (packed,), fast_mode=True)
+
+
+def test_dropped_weights_keep_the_mean_and_are_dropped_at_the_rate() -> None:
+    torch.manual_seed(4)
+    length, heads = 256, 4
+    q, k = torch.randn(2, 4 * length, heads, 8).unbind(0)
+    v = torch.eye(length).repeat(4, 1)[:, None].expand(-1, heads, -1)  # the weights come out
+    q, k = (torch.nn.functional.pad(x, (0, length - 8)) for x in (q, k))
+    layout = Layout([length] * 4)
+    plain = attention.attend(q, k, v, layout, Full())
+    out = attention.attend(q, k, v, layout, Full(), dropout=0.1)
+    n = out.numel()
+    assert abs(int((out == 0).sum()) - 0.1 * n) < 4.5 * math.sqrt(0.09 * n)
+    torch.testing.assert_close(out, torch.where(out == 0, 0.0, plain / 0.9))
+    means = attention.attend(q, k, torch.ones_like(v), layout, Full(), dropout=0.1)
+    assert float(means.mean()) == pytest.approx(1.0, abs=2e-3)
+
+
+def test_dropped_layers_differ() -> None:
+    x = torch.randn(64, 2, 8)
+    torch.manual_seed(5)
+    first, second = (attention.attend(x, x, x, Layout([64]), Full(), 0.1) for _ in range(2))
+    torch.manual_seed(5)
+    assert torch.equal(attention.attend(x, x, x, Layout([64]), Full(), 0.1), first)
+    assert not torch.equal(first, second)
+
+
+def test_dropped_under_autocast_computes_in_float32() -> None:
+    x = torch.randn(20, 3, 2, 8)
+    torch.manual_seed(6)
+    exact = attention.attend(*x.bfloat16().float().unbind(1), Layout([10, 10]), Full(), 0.2)
+    half = x.bfloat16().requires_grad_()
+    torch.manual_seed(6)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = attention.attend(*half.unbind(1), Layout([10, 10]), Full(), 0.2)
+        out.sum().backward()
+    torch.testing.assert_close(out, exact)
+    assert half.grad is not None and half.grad.dtype == torch.bfloat16
+    assert half.grad.isfinite().all() and float(half.grad.abs().sum()) > 0
 
 
 def test_dropout_and_float32_stay_on_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:

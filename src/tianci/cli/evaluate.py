@@ -15,7 +15,8 @@ SECTIONS = ("masked", "next_sentence", "sentence_order")
 
 @command(
     "evaluate",
-    example="tianci evaluate runs/mini corpus --objective masked+next_sentence\n"
+    example="tianci evaluate runs/hotel test.jsonl\n"
+    "tianci evaluate runs/mini corpus --objective masked+next_sentence\n"
     "tianci evaluate runs/mini --suite csc test.jsonl.gz\n"
     "tianci evaluate runs/mini --suite blimp data/blimp_en --limit 50 --json",
     settings=dict.fromkeys(SECTIONS, dict),
@@ -41,6 +42,7 @@ SECTIONS = ("masked", "next_sentence", "sentence_order")
     show_default=True,
     help="tokens of a full sequence",
 )
+@click.option("--column", multiple=True, help="which column is which, for example text=review")
 def evaluate(
     run: Run,
     model: str,
@@ -52,11 +54,13 @@ def evaluate(
     split: str,
     tokens: int,
     length: int,
+    column: tuple[str, ...],
 ) -> None:
-    """Measures a model: on the held-out text of a corpus, or on a suite of sentence pairs.
+    """Measures a model: on labelled rows, on the held-out text of a corpus, or on a suite.
 
-    FILE is a corpus made by tianci prepare, or with --suite a file of pairs (or the directory with
-    its test file); there the model is right when it finds the good sentence more likely.
+    FILE is a file of labelled rows for a fine-tuned model, a corpus made by tianci prepare, or with
+    --suite a file of sentence pairs (or the directory with its test file); there the model is
+    right when it finds the good sentence more likely.
     """
     if suite is not None:
         pairs = _suite(run, model, file, suite, limit, whole_words)
@@ -64,10 +68,36 @@ def evaluate(
     elif Path(file).is_dir():
         result = _corpus(run, model, file, objective, split, tokens, length)
         run.result(result, lambda: _corpus_table(result))
-    else:  # files of labelled examples belong to tasks
-        from tianci.errors import UserError
+    else:
+        scores = _rows(run, model, file, column)
+        run.result(scores, lambda: _rows_table(scores))
 
-        raise UserError(f"{file} is no corpus directory; for sentence pairs give --suite NAME")
+
+def _rows(run: Run, model: str, file: str, column: tuple[str, ...]) -> dict[str, Any]:
+    """Scores of a fine-tuned model on labelled rows, by the threshold that dev rows chose."""
+    from tianci.data.rows import read_rows
+    from tianci.finetune.run import measured
+    from tianci.finetune.settings import Finetune
+    from tianci.serve.predictor import load
+
+    predictor = load(model)
+    task = predictor.task
+    rows = read_rows(file, task.columns(), Finetune(column=list(column)).columns)
+    decision = predictor.checkpoint.about.get("decision") or {}
+    found = measured(
+        predictor.checkpoint, task, rows, predictor.task_limit, decision, predictor.device
+    )
+    return {**found["scores"], "count": len(rows), "intervals": found["intervals"],
+            "task": task.name}  # fmt: skip
+
+
+def _rows_table(result: dict[str, Any]) -> str:
+    lines = [f"{result['task']}, {result['count']:,} rows{'':10}{'95 % interval':>20}"]
+    for name, value in result.items():
+        if isinstance(value, float):
+            low, high = result["intervals"].get(name, (float("nan"),) * 2)
+            lines.append(f"  {name:<20}{value:>9.4f}{f'{low:.4f} to {high:.4f}':>22}")
+    return "\n".join(lines)
 
 
 def _corpus(

@@ -83,13 +83,18 @@ class _Reader:
         self.known: dict[tuple[str, ...], dict[str, str]] = {}
         match_columns(fields, (), given)  # a field that does not exist is told before any row
 
-    def header(self, cells: list[str]) -> list[str] | None:
-        """The column names; None when the user gave numbers, which a table with a header has not
-        as names."""
+    def header(self, line: int, cells: list[str]) -> list[str] | None:
+        """The column names of a table; None when the user gave numbers that are no names there."""
         numbers = [name for name in self.given.values() if name.isdecimal() and name not in cells]
         if numbers and len(numbers) == len(self.given):
             return None
-        return [cell.strip() for cell in cells]
+        names = tuple(cell.strip() for cell in cells)
+        match = match_columns(self.fields, names, self.given)
+        for field in self.fields:  # said once here, not for each row
+            if field.name in self.needed and field.name not in match:
+                what = self._missing(field, names)
+                raise RowError("missing column", shown(self.path), line, what)
+        return list(names)
 
     def row(self, record: Record) -> Row | RowError:
         """The row of a record, or what is wrong with it."""

@@ -94,15 +94,15 @@ def _text(value: Any, field: Field) -> str:
 
 
 def _label(value: Any, field: Field) -> str:
+    if isinstance(value, str):
+        return value.strip()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))  # tables with gaps turn 1 into 1.0
     if isinstance(value, int | float):
         return str(value)
-    if not isinstance(value, str):
-        raise ValueError(f"holds {_what(value)}, not a label")
-    return value.strip()
+    raise ValueError(f"holds {_what(value)}, not a label")
 
 
 def _labels(value: Any, field: Field) -> list[str]:

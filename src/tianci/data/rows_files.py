@@ -31,7 +31,8 @@ class Record:
 
 
 Records = Iterator[Record | RowError]
-Header = Callable[[list[str]], list[str] | None]  # from the first row; None: that is a row already
+# from the line and the cells of the first row to the column names; None: it is a row like others
+Header = Callable[[int, list[str]], list[str] | None]
 
 
 def read_records(path: Path, plain: str, header: Header) -> Records:
@@ -160,7 +161,7 @@ def _table(path: Path, rows: Iterator[tuple[int, list[str]] | RowError], header:
             continue
         line, cells = row
         if not names:
-            found = header(cells)
+            found = header(line, cells)
             names = found or [str(number) for number in range(1, len(cells) + 1)]
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:

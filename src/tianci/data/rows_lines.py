@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 from tianci.errors import UserError
-from tianci.text.source import STDIN, _opened, _without_mark
+from tianci.text.source import CHUNK, STDIN, _opened, _without_mark
 
 
 class RowError(UserError):
@@ -29,7 +31,9 @@ def each_line(path: Path) -> Iterator[tuple[int, str | RowError]]:
     number = 0
     with _opened(path) as (_, stream):
         # line by line, so that the answer to a line on standard input does not wait for the next
-        lines = iter(stream)
+        lines = iter(
+            stream if path == STDIN else io.BufferedReader(cast(io.RawIOBase, stream), CHUNK)
+        )
         while True:
             try:
                 line = next(lines, b"")

@@ -58,8 +58,8 @@ def _joins(text: str, at: int) -> bool:
 
 def _join(words: Sequence[str], unit: str) -> Sentence:
     """Words put together as people write them."""
-    tight = unit == "character" or chinese_share("".join(words)) >= MOSTLY_CHINESE
-    blank = 0 if tight else 1
+    text = "".join(words)
+    blank = int(unit != "character" and (text.isascii() or chinese_share(text) < MOSTLY_CHINESE))
     spans, at = [], 0
     for word in words:
         spans.append((at, at + len(word)))

@@ -78,7 +78,8 @@ def _nearest(context: str, text: str, start: int) -> int | None:
 
 def tokens_between(offsets: Offsets, start: int, end: int) -> tuple[int, int] | None:
     """The first and the last token that have a character of text[start:end], or None."""
-    touched = np.flatnonzero((offsets[:, 0] < end) & (offsets[:, 1] > start))
+    shared = np.minimum(offsets[:, 1], end) - np.maximum(offsets[:, 0], start)
+    touched = np.flatnonzero(shared > 0)
     return (int(touched[0]), int(touched[-1])) if len(touched) else None
 
 

@@ -80,10 +80,10 @@ def _fit_features(
         if seconds is None:
             return single(firsts)
         a, b = single(firsts), single(seconds)
-        both = a.multiply(b)
+        both, apart = a.multiply(b).tocsr(), abs(a - b)
         # a product or a difference of n-grams never seen again says nothing; their sums do
-        sums = np.asarray(np.hstack([both.sum(1), abs(a - b).sum(1) / 10, *_sizes(a, b)]))
-        parts = [a, b, abs(a - b), both, csr_matrix(sums, dtype=np.float32)]
+        sums = np.asarray(np.hstack([both.sum(1), apart.sum(1) / 10, *_shares(both, a, b)]))
+        parts = [a, b, apart, both, csr_matrix(sums, dtype=np.float32)]
         return hstack(parts, format="csr")
 
     return rows_of
@@ -98,10 +98,10 @@ def _fits(vectorizer: Any, texts: Sequence[str]) -> bool:
     return True
 
 
-def _sizes(a: Sparse, b: Sparse) -> list[FloatArray]:
-    """The share of a's n-grams that b has, and the other way round, (N, 1) each."""
-    common = np.diff(a.multiply(b).tocsr().indptr)
-    return [(common / np.maximum(np.diff(side.indptr), 1))[:, None] for side in (a, b)]
+def _shares(both: Sparse, *sides: Sparse) -> list[FloatArray]:
+    """The share of each side's n-grams that the other has too, (N, 1) each."""
+    common = np.diff(both.indptr)
+    return [(common / np.maximum(np.diff(side.indptr), 1))[:, None] for side in sides]
 
 
 def _fit_classes(
@@ -141,6 +141,6 @@ def _logistic(features: Sparse, labels: npt.NDArray[Any], seed: int) -> Any:
 
     # liblinear knows two classes only; one against the rest is much faster than all in one
     model = LogisticRegression(C=INVERSE_PENALTY, solver="liblinear", random_state=seed)
-    return (model if len(np.unique(labels)) == 2 else OneVsRestClassifier(model)).fit(
-        features, labels
-    )
+    if len(np.unique(labels)) > 2:
+        model = OneVsRestClassifier(model)
+    return model.fit(features, labels)

@@ -70,7 +70,9 @@ def _usual(saved: Checkpoint) -> str:
     known = (saved.about.get("provenance") or {}).get("objective")
     if isinstance(known, str):
         return known
-    fitting = [name for name in ("masked", "next_sentence") if name in saved.heads]
+    fitting = [
+        name for name in ("masked", "next_sentence", "sentence_order") if name in saved.heads
+    ]
     if not fitting:
         raise UserError("this model has no head of a pre-training objective; it cannot be measured")
     return "+".join(fitting)

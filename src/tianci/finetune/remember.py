@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tianci.batch import Batch, Layout
+from tianci.batch import Batch
 from tianci.models.base import Model, States
+from tianci.nn.past import Following, Recording
 
 MEMORY = 2 << 30  # bytes; what does not fit is computed again each time
 
@@ -31,11 +32,15 @@ class Remembering(Model):
 
     @torch.no_grad()
     def forward(self, batch: Batch) -> States:
+        if isinstance(batch.layout, Recording | Following):  # a text that is being written
+            return self.body.eval().forward(batch)
         sizes = list(batch.layout.lengths)
         pieces = [t.cpu().numpy().tobytes() for t in torch.split(batch.tokens, sizes)]
         if batch.segments is not None:
             parts = torch.split(batch.segments, sizes)
             pieces = [a + b.cpu().numpy().tobytes() for a, b in zip(pieces, parts, strict=True)]
+        if batch.layout.prefix is not None:
+            pieces = [a + n.to_bytes(4) for a, n in zip(pieces, batch.layout.prefix, strict=True)]
         missing = [n for n, key in enumerate(pieces) if key not in self._known]
         fresh = dict(zip(missing, self._compute(batch, missing), strict=True))
         for n, states in fresh.items():
@@ -55,7 +60,7 @@ class Remembering(Model):
         segments = None if batch.segments is None else torch.split(batch.segments, sizes)
         part = Batch(
             torch.cat([tokens[n] for n in numbers]),
-            Layout([sizes[n] for n in numbers], batch.tokens.device),
+            batch.layout.only(numbers),
             None if segments is None else torch.cat([segments[n] for n in numbers]),
         )
         layers = self.body.eval()(part).layers

@@ -8,11 +8,31 @@ from typing import Any
 import numpy as np
 
 from tianci.finetune.report_facts import (
-    chosen_trial, details, digits, interval, numbers, shown, tables, whole, words,
-)  # fmt: skip
+    chosen_trial,
+    details,
+    digits,
+    interval,
+    metric_of,
+    numbers,
+    reliability_of,
+    shown,
+    tables,
+    whole,
+    words,
+)
 from tianci.finetune.report_plane import (
-    Array, Axis, Cloud, Column, Curve, Dot, Plane, Pointer, Shape, axis, unit_axis,
-)  # fmt: skip
+    Array,
+    Axis,
+    Cloud,
+    Column,
+    Curve,
+    Dot,
+    Plane,
+    Pointer,
+    Shape,
+    axis,
+    unit_axis,
+)
 from tianci.finetune.report_threshold import Sweep
 from tianci.metrics import ranking
 from tianci.train.history import Track, number, rate, table
@@ -28,7 +48,7 @@ DIAGONAL = np.array([0.0, 1.0])
 
 def training_charts(record: dict[str, Any]) -> list[Chart]:
     """Dev after each epoch, the loss, the rate and the speed of the chosen trial."""
-    trial, metric = chosen_trial(record), str(record.get("metric", ""))
+    trial, metric = chosen_trial(record), metric_of(record)
     end = last_step(record)
     if not end > 0:
         return []
@@ -44,7 +64,7 @@ def training_charts(record: dict[str, Any]) -> list[Chart]:
         charts.append(Chart(title, "after each epoch", dev, end, marks=marks, tall=True))
     loss = _track(log, "loss")
     lines = [Line("", "train", loss.smooth())]
-    if not np.array_equal(lines[0].track.value, loss.value, equal_nan=True):
+    if not np.allclose(lines[0].track.value, loss.value, equal_nan=True):
         lines.insert(0, Line("", "raw", loss))
     small = [
         Chart("Training loss", "", lines, end, marks=marks),
@@ -108,23 +128,28 @@ def ranking_planes(record: dict[str, Any], sweep: Sweep | None) -> list[Plane]:
     planes = []
     x, y = _points(found.get("precision_recall"))
     if len(x):
-        area = digits(number(scores.get("average_precision")), 3)
+        area = _area("average precision", scores.get("average_precision"))
         shapes: list[Shape] = [Curve("s0", x, y)]
         if now and math.isfinite(now.recall + now.precision):
             shapes.append(Pointer("precision_recall", now.recall, now.precision))
-        said = f"Precision over recall; average precision {area}"
-        planes.append(Plane(f"Precision and recall · average precision {area}", said,
+        said = f"Precision over recall{area}"
+        planes.append(Plane(f"Precision and recall{area}", said,
                             unit_axis("recall"), unit_axis("precision"), shapes))  # fmt: skip
     x, y = _points(found.get("roc"))
     if len(x):
-        area = digits(number(scores.get("auc")), 3)
+        area = _area("area", scores.get("auc"))
         shapes = [Curve("even", DIAGONAL, DIAGONAL), Curve("s0", x, y)]
         if now and math.isfinite(now.recall + now.fall_out):
             shapes.append(Pointer("roc", now.fall_out, now.recall))
-        said = f"ROC: true positive rate over false positive rate; area {area}"
-        planes.append(Plane(f"ROC · area {area}", said, unit_axis("false positive rate"),
+        said = f"ROC: true positive rate over false positive rate{area}"
+        planes.append(Plane(f"ROC{area}", said, unit_axis("false positive rate"),
                             unit_axis("true positive rate"), shapes))  # fmt: skip
     return planes
+
+
+def _area(name: str, value: Any) -> str:
+    found = number(value)
+    return f" · {name} {digits(found, 3)}" if math.isfinite(found) else ""
 
 
 def _curves(record: dict[str, Any]) -> dict[str, Any]:
@@ -152,18 +177,31 @@ def histogram_plane(record: dict[str, Any], sweep: Sweep) -> Plane:
     counts = [np.histogram(probability[side & np.isfinite(probability)], edges)[0].tolist()
               for side in (gold != 1, gold == 1)]  # fmt: skip
     shapes: list[Shape] = []
-    for look, name, sizes, shift in (("s3", sweep.names[0], counts[0], 0.004),
-                                     ("s0", sweep.names[1], counts[1], 0.025)):  # fmt: skip
+    sides = (("s3", sweep.names[0], 0.004), ("s0", sweep.names[1], 0.025))
+    for (look, name, shift), sizes in zip(sides, counts, strict=True):
         for left, right, size in zip(edges[:-1].tolist(), edges[1:].tolist(), sizes, strict=True):
-            said = f'{size} rows of "{name}" between {left:.2f} and {right:.2f}'
+            said = f'{size:,} rows of "{name}" between {left:.2f} and {right:.2f}'
             if size:
-                shapes.append(Column(look, left + shift, left + shift + 0.021, size, said))
+                bar = left + shift
+                shapes.append(Column(look, bar, bar + 0.021, math.sqrt(size), said))
     shapes.append(Pointer("histogram", sweep.stops[sweep.at]))
-    highest = np.array([0.0, max(*counts[0], *counts[1])])
-    up = axis("rows", highest, 4)
-    across = unit_axis(f'probability of "{sweep.names[1]}"')
+    # most rows are clear cases: on an even scale nothing else would be seen
+    up = _root_axis("rows (square-root scale)", max(1, *counts[0], *counts[1]))
+    name = sweep.names[1] if len(sweep.names[1]) <= 20 else f"{sweep.names[1][:20]} …"
+    across = unit_axis(f'probability of "{name}"')
     said = f'Rows by their probability of "{sweep.names[1]}", those of each label apart'
     return Plane("Probabilities on dev", said, across, up, shapes)
+
+
+def _root_axis(title: str, most: int) -> Axis:
+    """From 0 to the square root of a count; round counts are marked, as far as they fit."""
+    ticks = [(0.0, "0")]
+    high = math.sqrt(most)
+    for count in (m * 10**power for power in range(9) for m in (1, 2, 5)):
+        root = math.sqrt(count)
+        if root <= high and root - ticks[-1][0] >= 0.14 * high:
+            ticks.append((root, f"{count:,}"))
+    return Axis(title, 0.0, high, ticks)
 
 
 # ------------------------------------------------------------------ others
@@ -171,13 +209,7 @@ def histogram_plane(record: dict[str, Any], sweep: Sweep) -> Plane:
 
 def calibration_plane(record: dict[str, Any]) -> Plane | None:
     """How often rows were right, over how sure the model was."""
-    given = details(record).get("reliability")
-    bins = []
-    for one in given if isinstance(given, list | tuple) else []:
-        values = numbers([one.get(k) for k in ("confidence", "accuracy", "rows")]
-                         if isinstance(one, dict) else one)  # fmt: skip
-        if len(values) == 3 and np.isfinite(values).all():
-            bins.append(values.tolist())
+    bins = reliability_of(record)
     if not bins:
         return None
     most = max(rows for _, _, rows in bins) or 1
@@ -189,7 +221,9 @@ def calibration_plane(record: dict[str, Any]) -> Plane | None:
     for sure, right, rows in bins:
         said = f"{whole(rows)} rows: {sure:.1%} sure, {right:.1%} right"
         shapes.append(Dot("s0", sure, right, said, 2.5 + 6.5 * math.sqrt(rows / most)))
-    said = "; ".join(f"{whole(n)} rows {sure:.0%} sure, {right:.0%} right" for sure, right, n in bins)
+    said = "; ".join(
+        f"{whole(n)} rows {sure:.0%} sure, {right:.0%} right" for sure, right, n in bins
+    )
     return Plane("Calibration", f"How often right over how sure: {said}",
                  unit_axis("how sure the model was"), unit_axis("how often it was right"),
                  shapes)  # fmt: skip
@@ -204,7 +238,7 @@ def scatter_plane(record: dict[str, Any]) -> Plane | None:
         return None
     reach = axis("right", points.ravel())
     even = np.array([reach.low, reach.high])
-    shapes = [Curve("even", even, even), Cloud("points", points[:, 0], points[:, 1])]
+    shapes: list[Shape] = [Curve("even", even, even), Cloud("points", points[:, 0], points[:, 1])]
     said = f"What the model said over what is right, {len(points):,} rows"
     up = Axis("said", reach.low, reach.high, reach.ticks)
     return Plane("Said over right", said, reach, up, shapes)
@@ -212,8 +246,11 @@ def scatter_plane(record: dict[str, Any]) -> Plane | None:
 
 def compare_plane(record: dict[str, Any]) -> tuple[Plane, list[str]] | None:
     """Scores of each system over the number of labels, and the systems in the order of colours."""
-    rows = [one for one in tables(table(record.get("compare")).get("rows"))
-            if number(one.get("labels")) > 0 and math.isfinite(number(one.get("score")))]  # fmt: skip
+    rows = [
+        one
+        for one in tables(table(record.get("compare")).get("rows"))
+        if number(one.get("labels")) > 0 and math.isfinite(number(one.get("score")))
+    ]
     if not rows:
         return None
     systems = list(dict.fromkeys(shown(one.get("system")) for one in rows))
@@ -236,9 +273,9 @@ def compare_plane(record: dict[str, Any]) -> tuple[Plane, list[str]] | None:
             shapes.append(Dot(look, across + shift * reach, score, said, 4.0, low, high))
     ends = [math.log10(sizes[0]), math.log10(sizes[-1])]
     pad = 0.06 * (ends[1] - ends[0]) or 0.5
-    across_axis = Axis("labelled rows, each step a factor", ends[0] - pad, ends[1] + pad,
+    across_axis = Axis("labelled rows (logarithmic)", ends[0] - pad, ends[1] + pad,
                        [(math.log10(size), f"{size:,.0f}") for size in sizes])  # fmt: skip
-    metric = words(str(record.get("metric", "score")))
+    metric = words(metric_of(record) or "score")
     said = "; ".join(shape.words for shape in shapes if isinstance(shape, Dot))
     plane = Plane(f"{metric.capitalize()} by the number of labels", said, across_axis,
                   axis(metric, np.array(seen)), shapes)  # fmt: skip

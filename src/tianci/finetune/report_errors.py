@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
-from tianci.finetune.report_facts import details, shown, tables, words
-from tianci.finetune.report_tables import Table
+from tianci.finetune.report_facts import NONE, details, digits, shown, tables, words
+from tianci.finetune.report_table import Table
 from tianci.train.history import number
 
 FIRST = ("text", "pair", "question", "context")
 LAST = ("label", "expected", "predicted", "score", "place")
+ANSWERS = ("label", "expected", "predicted")
 MOST = 50
 
 
@@ -24,7 +26,7 @@ def errors_table(record: dict[str, Any]) -> Table | None:
     columns = [k for k in FIRST if k in keys] + others + [k for k in LAST if k in keys]
     file, places = _places([shown(error.get("place", "")) for error in errors])
     rows = [
-        [place if key == "place" else shown(error.get(key, "")) for key in columns]
+        [place if key == "place" else _text(key, error.get(key, "")) for key in columns]
         for error, place in zip(errors, places, strict=True)
     ]
     align = "".join("r" if key == "score" else "l" for key in columns)
@@ -33,6 +35,14 @@ def errors_table(record: dict[str, Any]) -> Table | None:
     said = "Those that the model was surest of come first." if falling else ""
     note = " ".join(part for part in (said, f"All from {file}." if file else "") if part)
     return Table("Worst errors on dev", [_title(key) for key in columns], align, rows, note)
+
+
+def _text(key: str, value: Any) -> str:
+    score = number(value)
+    if key == "score" and math.isfinite(score):
+        return digits(score, 3)
+    # an answer that is nothing is an answer too
+    return NONE if value == "" and key in ANSWERS else shown(value)
 
 
 def _title(key: str) -> str:

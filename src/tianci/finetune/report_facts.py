@@ -24,7 +24,9 @@ class Spread(NamedTuple):
 
 def tables(value: Any) -> list[dict[str, Any]]:
     """The tables in a list; whatever else is in it is left out."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
+    return (
+        [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
+    )
 
 
 def numbers(value: Any) -> NDArray[np.float64]:
@@ -39,6 +41,11 @@ def strings(value: Any) -> list[str]:
 
 def details(record: dict[str, Any], split: str = "dev") -> dict[str, Any]:
     return table(table(record.get(split)).get("details"))
+
+
+def metric_of(record: dict[str, Any]) -> str:
+    """The name of the score that dev chose by."""
+    return shown(record.get("metric") or "")
 
 
 def splits(record: dict[str, Any]) -> list[str]:
@@ -89,6 +96,29 @@ def confusion_of(record: dict[str, Any], split: str) -> NDArray[np.int64] | None
     return square.astype(np.int64) if np.isfinite(square).all() and square.min() >= 0 else None
 
 
+def calibration_sentence(record: dict[str, Any]) -> str:
+    """The expected calibration error, and what it was before; nothing where it is not known."""
+    found = details(record)
+    after, before = (number(found.get(f"calibration_error{end}")) for end in ("", "_before"))
+    if not math.isfinite(after):
+        return ""
+    was = f", before temperature {digits(before)}" if math.isfinite(before) else ""
+    return f"Expected calibration error {digits(after)}{was}."
+
+
+def reliability_of(record: dict[str, Any]) -> list[tuple[float, float, float]]:
+    """Bins of rows: how sure, how often right, how many."""
+    given = details(record).get("reliability")
+    bins = []
+    for one in given if isinstance(given, list | tuple) else []:
+        keys = ("confidence", "accuracy", "rows")
+        values = numbers([one.get(key) for key in keys] if isinstance(one, dict) else one)
+        if len(values) == 3 and np.isfinite(values).all():
+            sure, right, rows = values.tolist()
+            bins.append((sure, right, rows))
+    return bins
+
+
 # ------------------------------------------------------------------ as text
 
 
@@ -126,10 +156,11 @@ def shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}: {shown(one)}" for key, one in value.items()) or NONE
     if isinstance(value, list | tuple):
-        # what stands together, [type, start, end], is kept apart from its neighbours
-        inner = " ".join if value and not isinstance(value[0], list | tuple | dict) else "; ".join
-        plain = all(isinstance(one, str) for one in value)
-        return (", ".join if plain else inner)([shown(one) for one in value]) or NONE
+        nested = any(isinstance(one, list | tuple | dict) for one in value)
+        # [[type, text], ...]: what belongs together stands closer than its neighbours
+        parts = [" ".join(map(shown, one)) if isinstance(one, list | tuple) else shown(one)
+                 for one in value]  # fmt: skip
+        return ("; " if nested else ", ").join(parts) or NONE
     return str(value)
 
 

@@ -107,7 +107,9 @@ class Cloud:
         across = SIDE * (self.x[known] - plane.across.low) / (plane.across.high - plane.across.low)
         down = SIDE * (plane.up.high - self.y[known]) / (plane.up.high - plane.up.low)
         points = zip(across.tolist(), down.tolist(), strict=True)
-        return f'<path class="{self.look}" d="{"".join(f"M{a:.0f},{b:.0f}h0" for a, b in points)}"/>'
+        return (
+            f'<path class="{self.look}" d="{"".join(f"M{a:.0f},{b:.0f}h0" for a, b in points)}"/>'
+        )
 
     def placed(self, plane: Plane) -> str:
         return ""
@@ -157,7 +159,9 @@ class Column:
         tall = 100 * plane.up.share(self.y)
         place = f'x="{plane.x(self.x)}" y="{plane.y(self.y)}"'
         size = f'width="{wide:.4g}%" height="{tall:.4g}%"'
-        return f'<rect class="{self.look}" {place} {size}><title>{escape(self.words)}</title></rect>'
+        return (
+            f'<rect class="{self.look}" {place} {size}><title>{escape(self.words)}</title></rect>'
+        )
 
 
 @dataclass(frozen=True)

@@ -125,27 +125,20 @@ def _checked(
     task: Task, rows: Mapping[str, Sequence[Row]], settings: Finetune, quiet: bool
 ) -> list[dict[str, Any]]:
     """What `tianci check` says; findings that make results meaningless stop the run."""
-    from tianci.evaluate.check import check, grouped, stopping
+    from tianci.evaluate.check import check, stops, summarise
 
     findings = check(dict(rows), task)
-    fatal = stopping(findings)
+    fatal = stops(findings)
     if fatal and not settings.force:
         first = fatal[0]
         raise UserError(
             f"{first.file}, line {first.line}: {first.fault} {first.detail}".rstrip()
             + f"; {first.advice} (--force goes on anyway; tianci check shows all findings)"
         )
-    groups = [
-        {
-            "fault": group.fault,
-            "severity": group.severity,
-            "split": group.split,
-            "count": len(group.places),
-            "advice": group.places[0].advice,
-            "places": [f"{place.file}, line {place.line}" for place in group.places[:5]],
-        }
-        for group in grouped(findings)
-    ]
+    groups = summarise(findings)
+    for group in groups:  # as the report shows them
+        shown = [f"{place['file']}, line {place['line']}" for place in group["examples"]]
+        group["places"] = shown
     if not quiet:
         for group in groups:
             print(

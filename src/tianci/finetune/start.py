@@ -13,7 +13,7 @@ from tianci.errors import UserError
 from tianci.finetune import strategy
 from tianci.finetune.settings import Finetune
 from tianci.goals.tasks.base import Task
-from tianci.models import is_preset, preset
+from tianci.models import family, is_preset, preset
 from tianci.nn.task_heads import HeadPlan
 from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
@@ -64,14 +64,17 @@ def give_head(model: Checkpoint, task: Task, settings: Finetune) -> None:
     plan = head_plan(model, task, settings)
     if plan is not None:
         head, name = checkpoint.planned_head(model.model.config, plan), OWN
+    elif task.head_kind in family(model.family).HEADS:  # a pre-training head, kept if it is there
+        name = task.head_kind
+        fresh = name not in old
+        kind, config = model.family, model.model.config
+        head = checkpoint.fresh_head(kind, config, name) if fresh else old[name]
     else:
         name = task.head_kind
         head = checkpoint.fresh_task_head(model.family, model.model.config, name, task.outputs)
-        pooler = next((h for n, h in old.items() if n == "pooler"), None)
-        if pooler is None and "next_sentence" in old:
-            pooler = old["next_sentence"].get_submodule("pooler")
-        if pooler is not None and hasattr(head, "pooler"):
-            head.get_submodule("pooler").load_state_dict(pooler.state_dict())
+        pooler, before = checkpoint.pooler_of({name: head}), checkpoint.pooler_of(old)
+        if pooler is not None and before is not None:
+            pooler.load_state_dict(before.state_dict())
     model.heads = {name: head}
     if settings.language:
         kept = [n for n in ("masked", "causal") if n in old]
@@ -89,8 +92,13 @@ def head_plan(model: Checkpoint, task: Task, settings: Finetune) -> HeadPlan | N
     special = settings.mix or settings.lstm or settings.hidden or settings.crf or (
         settings.pooling and not task.per_token
     )  # fmt: skip
-    from tianci.models import family
-
+    if task.head_kind in family(model.family).HEADS:
+        if special:
+            raise UserError(
+                f"{task.name} speaks with the language-model head; --mix, --lstm, --hidden, --crf "
+                "and --pooling do not go with it"
+            )
+        return None
     standard = task.head_kind in family(model.family).TASK_HEADS
     if standard and not special:
         return None

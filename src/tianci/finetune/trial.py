@@ -132,7 +132,9 @@ class _Trial:
             lambda phase: self.source, at, self.work.world, self.work.bf16, self.seed,
             self._on_step, self._save, self._evaluate, strategy.thaw(self.model, self.settings),
         )  # fmt: skip
-        self.evaluated = at.step if self.result.history else -1
+        self.evaluated = self.result.history[-1]["step"] if self.result.history else -1
+        if saved and at.position.batch == 0 and self.evaluated != at.step:
+            self._dev(at)  # killed between saving the end of an epoch and judging it
         with catch(self.loop) as received:
             self.loop.run()
         self.bar.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,14 @@ from torch import Tensor, nn
 
 from tianci.batch import Batch, Layout
 from tianci.errors import UserError
+from tianci.nn import initial
+from tianci.nn.activations import activation
+from tianci.nn.attention import SelfAttention
+from tianci.nn.embedding import PlaceEmbedding
+from tianci.nn.feedforward import FeedForward
 from tianci.nn.pooling import pool
+from tianci.nn.residual import PostNorm
+from tianci.nn.stack import Block, Stack
 
 
 @dataclass(frozen=True)
@@ -53,11 +60,16 @@ class Model(nn.Module):
 
     def keep_layers(self, count: int) -> None:
         """Cuts the model down to its first layers."""
-        blocks = self.get_submodule("stack").blocks
-        if not isinstance(blocks, nn.ModuleList) or not 1 <= count <= len(blocks):
+        if not 1 <= count <= self.config.layers:
             raise UserError(f"--layers is {count}, but the model has {self.config.layers} layers")
-        self.get_submodule("stack").blocks = blocks[:count]
+        self.cut_stack(count)
         self.config = dataclasses.replace(self.config, layers=count)
+
+    def cut_stack(self, count: int) -> None:
+        """Drops the blocks above."""
+        stack = self.get_submodule("stack")
+        assert isinstance(stack.blocks, nn.ModuleList)
+        stack.blocks = stack.blocks[:count]
 
     def token_table(self) -> Tensor:
         """(V, W) input vectors, for output layers that use them again."""
@@ -74,6 +86,76 @@ class Model(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
+
+
+class Encoder(Model):
+    """An embedding and a stack of blocks that see both sides; the family makes both."""
+
+    def __init__(self, config: Any, embedding: PlaceEmbedding, stack: Stack):
+        super().__init__()
+        self.config, self.embedding, self.stack = config, embedding, stack
+        initial.normal(self, config.initial_std)
+        initial.waves(embedding.position, config.initial_std)
+
+    def forward(self, batch: Batch) -> States:
+        return States(self.stack(self.embedding(batch), batch.layout), batch.layout)
+
+    def depth(self) -> list[nn.Module]:
+        return [self.embedding, *self.stack.blocks]
+
+    def token_table(self) -> Tensor:
+        return self.embedding.token.weight
+
+    def flops(self, length: int) -> float:
+        c = self.config
+        return float(
+            c.layers * (2 * (4 * c.width**2 + 2 * c.width * c.hidden) + 4 * c.width * length)
+        )
+
+
+def post_norm_block(config: Any, norm_eps: float) -> Block:
+    """A block as BERT has it: width, heads, hidden, activation and dropouts as configured."""
+    width, drop = config.width, config.dropout
+    attention = SelfAttention(width, config.heads, config.attention_dropout)
+    feed = FeedForward(width, config.hidden, activation(config.activation))
+    return Block(
+        PostNorm(attention, nn.LayerNorm(width, eps=norm_eps), drop),
+        PostNorm(feed, nn.LayerNorm(width, eps=norm_eps), drop),
+    )
+
+
+def check_sizes(config: Any, *names: str) -> None:
+    """Refuses sizes of which no model can be built."""
+    for name in ("vocabulary", "width", "layers", "heads", "hidden", "positions", *names):
+        if getattr(config, name) < (0 if name == "layers" else 1):
+            raise UserError(f"a model with {name} = {getattr(config, name)} cannot be built")
+    if config.width % config.heads:
+        raise UserError(
+            f"{config.heads} heads do not divide a width of {config.width}; change one of them"
+        )
+
+
+def post_norm_names(layer: str, attention: Sequence[str], feed: Sequence[str]) -> Names:
+    """Public names of the blocks: attention as query, key, value, out, norm; feed-forward as up,
+    down, norm."""
+    ours, (query, key, value, out, norm) = "stack.blocks.{i}.", [layer + n for n in attention]
+    up, down, last = [layer + n for n in feed]
+    return {
+        ours + "attention.part.qkv": (query, key, value),
+        ours + "attention.part.out": out,
+        ours + "attention.norm": norm,
+        ours + "feed.part.up": up,
+        ours + "feed.part.down": down,
+        ours + "feed.norm": last,
+    }
+
+
+def _nothing_more(config: Any) -> dict[str, Any]:
+    return {}
+
+
+def _as_it_is(config: Any, values: Mapping[str, Any]) -> Any:
+    return config
 
 
 # Our module name -> the public one; several public names are stacked (query, key, value in one
@@ -100,3 +182,9 @@ class Public:
     fixed: Mapping[str, Any] = field(
         default_factory=dict
     )  # public settings of which we know one value
+    absent: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what transformers takes for a missing setting, where that is not our default
+    # what is not the same value under another name, in both directions
+    write: Callable[[Any], dict[str, Any]] = _nothing_more  # config -> more public settings
+    read: Callable[[Any, Mapping[str, Any]], Any] = _as_it_is  # config, settings -> the true config

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 
-from tianci.batch import Batch
-from tianci.errors import UserError
-from tianci.models.base import Model, Public, States
-from tianci.nn import initial
+from tianci.models.base import Encoder, Public, check_sizes, post_norm_block, post_norm_names
 from tianci.nn.activations import activation
-from tianci.nn.attention import SelfAttention
 from tianci.nn.embedding import SumEmbedding
-from tianci.nn.feedforward import FeedForward
 from tianci.nn.heads import PooledClassifier, Pooler, VocabularyHead
-from tianci.nn.residual import PostNorm
-from tianci.nn.stack import Block, Stack
+from tianci.nn.stack import Stack
 from tianci.nn.task_heads import SequenceHead, TokenHead
 
 
@@ -40,13 +34,7 @@ class Config:
     pad: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "layers", "heads", "hidden", "positions", "segments"):
-            if getattr(self, name) < (0 if name == "layers" else 1):
-                raise UserError(f"a BERT with {name} = {getattr(self, name)} cannot be built")
-        if self.width % self.heads:
-            raise UserError(
-                f"{self.heads} heads do not divide a width of {self.width}; change one of them"
-            )
+        check_sizes(self, "segments")
 
 
 PRESETS = {
@@ -59,47 +47,20 @@ PRESETS = {
 }
 
 
-class Bert(Model):
-    """Embedding and a stack of post-norm blocks."""
+class Bert(Encoder):
+    """Token, position and segment, and a stack of post-norm blocks."""
 
     def __init__(self, config: Config):
-        super().__init__()
-        self.config = config
-        width, drop = config.width, config.dropout
-
-        def norm() -> nn.LayerNorm:
-            return nn.LayerNorm(width, eps=config.norm_eps)
-
-        def block() -> Block:
-            attention = SelfAttention(width, config.heads, config.attention_dropout)
-            feed = FeedForward(width, config.hidden, activation(config.activation))
-            return Block(PostNorm(attention, norm(), drop), PostNorm(feed, norm(), drop))
-
-        self.embedding = SumEmbedding(
+        width, eps = config.width, config.norm_eps
+        embedding = SumEmbedding(
             token=nn.Embedding(config.vocabulary, width),
             position=nn.Embedding(config.positions, width),
             segment=nn.Embedding(config.segments, width),
-            norm=norm(),
-            dropout=drop,
+            norm=nn.LayerNorm(width, eps=eps),
+            dropout=config.dropout,
         )
-        self.stack = Stack([block() for _ in range(config.layers)])
-        initial.normal(self, config.initial_std)
-        initial.waves(self.embedding.position, config.initial_std)
-
-    def forward(self, batch: Batch) -> States:
-        return States(self.stack(self.embedding(batch), batch.layout), batch.layout)
-
-    def depth(self) -> list[nn.Module]:
-        return [self.embedding, *self.stack.blocks]
-
-    def token_table(self) -> Tensor:
-        return self.embedding.token.weight
-
-    def flops(self, length: int) -> float:
-        c = self.config
-        return float(
-            c.layers * (2 * (4 * c.width**2 + 2 * c.width * c.hidden) + 4 * c.width * length)
-        )
+        stack = Stack([post_norm_block(config, eps) for _ in range(config.layers)])
+        super().__init__(config, embedding, stack)
 
 
 def build(config: Config) -> Bert:
@@ -118,6 +79,7 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {
     "masked": _masked,
     # transformers puts no dropout between pooler and this classifier; neither does Google's code
     "next_sentence": lambda config: PooledClassifier(config.width, 2, dropout=0.0),
+    "sentence_order": lambda config: PooledClassifier(config.width, 2, dropout=0.0),
 }
 
 # Standard heads of tasks, by what they speak about; `outputs`: how many numbers they say
@@ -129,7 +91,6 @@ TASK_HEADS: dict[str, Callable[[Config, int], nn.Module]] = {
     "choice": lambda config, outputs: SequenceHead(config.width, outputs, config.dropout),
 }
 
-_LAYER, _OURS = "encoder.layer.{i}.", "stack.blocks.{i}."
 PUBLIC = Public(
     model_type="bert",
     config={
@@ -152,16 +113,17 @@ PUBLIC = Public(
         "embedding.position": "embeddings.position_embeddings",
         "embedding.segment": "embeddings.token_type_embeddings",
         "embedding.norm": "embeddings.LayerNorm",
-        _OURS + "attention.part.qkv": (
-            _LAYER + "attention.self.query",
-            _LAYER + "attention.self.key",
-            _LAYER + "attention.self.value",
+        **post_norm_names(
+            "encoder.layer.{i}.",
+            attention=(
+                "attention.self.query",
+                "attention.self.key",
+                "attention.self.value",
+                "attention.output.dense",
+                "attention.output.LayerNorm",
+            ),
+            feed=("intermediate.dense", "output.dense", "output.LayerNorm"),
         ),
-        _OURS + "attention.part.out": _LAYER + "attention.output.dense",
-        _OURS + "attention.norm": _LAYER + "attention.output.LayerNorm",
-        _OURS + "feed.part.up": _LAYER + "intermediate.dense",
-        _OURS + "feed.part.down": _LAYER + "output.dense",
-        _OURS + "feed.norm": _LAYER + "output.LayerNorm",
     },
     heads={
         "pooler": {"dense": "^pooler.dense"},
@@ -171,6 +133,8 @@ PUBLIC = Public(
             "": "cls.predictions",  # the bias over the vocabulary
         },
         "next_sentence": {"pooler.dense": "^pooler.dense", "linear": "cls.seq_relationship"},
+        # the same tensors; tianci.json says which question they were trained on
+        "sentence_order": {"pooler.dense": "^pooler.dense", "linear": "cls.seq_relationship"},
         "sequence": {"pooler.dense": "^pooler.dense", "linear": "classifier"},
         "token": {"linear": "classifier"},
         "span": {"linear": "qa_outputs"},
@@ -182,7 +146,9 @@ PUBLIC = Public(
         frozenset({"pooler"}): "BertModel",
         frozenset({"masked"}): "BertForMaskedLM",
         frozenset({"next_sentence"}): "BertForNextSentencePrediction",
+        frozenset({"sentence_order"}): "BertForNextSentencePrediction",
         frozenset({"masked", "next_sentence"}): "BertForPreTraining",
+        frozenset({"masked", "sentence_order"}): "BertForPreTraining",
         frozenset({"sequence"}): "BertForSequenceClassification",
         frozenset({"token"}): "BertForTokenClassification",
         frozenset({"span"}): "BertForQuestionAnswering",

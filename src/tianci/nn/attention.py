@@ -5,13 +5,23 @@ Shapes: T packed tokens, B sequences, W width, H heads, D = W / H.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.amp import custom_bwd, custom_fwd
+from torch.autograd.function import once_differentiable
 
-from tianci.batch import Layout
+from tianci.batch import Group, Layout
 from tianci.errors import UserError
+from tianci.nn.dropout import draw, stretch, zeroed
+from tianci.nn.past import Following, Recording
 from tianci.nn.patterns import Full, Pattern
+
+PIECE = 1 << 20  # attention weights made at a time where they are dropped: they stay in cache
 
 
 def attend(
@@ -23,9 +33,19 @@ def attend(
     dropout: float = 0.0,
 ) -> Tensor:
     """(T, H, D) each -> (T, H, D): softmax(q k' / sqrt D) v inside each sequence."""
+    if isinstance(layout, Following):
+        return layout.past.attend(query, key, value)
+    if isinstance(layout, Recording):
+        layout.past.record(key, value, layout)
     # The CUDA kernel has no dropout on the weights and wants half precision; else SDPA does it.
-    if query.is_cuda and dropout == 0.0 and query.dtype in (torch.float16, torch.bfloat16):
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    if query.is_cuda and dropout == 0.0 and half and layout.prefix is None:
         return _attend_varlen(query, key, value, layout, pattern)
+    if query.device.type == "cpu" and 0.0 < dropout < 1.0:
+        mixed: Tensor = _Dropped.apply(  # type: ignore[no-untyped-call]
+            query, key, value, layout, pattern, dropout
+        )
+        return mixed
     return _attend_groups(query, key, value, layout, pattern, dropout)
 
 
@@ -44,9 +64,20 @@ def _attend_groups(
     ):
         shape = (group.rows, group.length, *query.shape[1:])
         q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # (rows, H, length, D)
-        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=pattern.causal)
+        seen = None if layout.prefix is None else _seen(layout, group)
+        causal = pattern.causal and seen is None
+        mixed = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=seen, dropout_p=dropout, is_causal=causal
+        )
         outputs.append(mixed.transpose(1, 2).reshape(group.tokens, *query.shape[1:]))
     return torch.cat(outputs) if outputs else query
+
+
+def _seen(layout: Layout, group: Group) -> Tensor:
+    """(rows, 1, length, length) True where a token sees another one, in sequences with a prefix."""
+    reach = layout.reach[group.start : group.start + group.tokens]
+    place = torch.arange(group.length, device=reach.device)
+    return place <= reach.reshape(group.rows, 1, group.length, 1)
 
 
 def _attend_varlen(
@@ -62,6 +93,92 @@ def _attend_varlen(
     )
     assert isinstance(mixed, Tensor)  # a pair only when the log-sum-exp is asked for
     return mixed
+
+
+class _Dropped(torch.autograd.Function):
+    """Attention with dropout on the weights, written out; its speed is near SDPA's without dropout.
+
+    SDPA's fast kernel for the CPU cannot drop, and the one that can takes twice as long. Saved per
+    piece: q, k, v, the weights, and the weights that were kept (0 elsewhere), which are the mask.
+    """
+
+    @staticmethod
+    @custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        layout: Layout,
+        pattern: Pattern,
+        rate: float,
+    ) -> Tensor:
+        mixed = query.new_empty(query.shape)
+        saved: list[Tensor] = []
+        for piece in _pieces(layout, query.shape[1]):
+            q, k, v = (_rows(x, piece) for x in (query, key, value))
+            scores = _product(q, k.mT, 1 / math.sqrt(q.shape[-1]))
+            if layout.prefix is not None:
+                by_row = scores.view(piece.rows, -1, piece.length, piece.length)
+                by_row.masked_fill_(~_seen(layout, piece), -torch.inf)
+            elif pattern.causal:
+                scores += scores.new_full(scores.shape[1:], -torch.inf).triu(1)
+            weights = scores.softmax(-1)
+            dice = stretch(draw(weights.shape, weights.dtype), weights.shape)
+            kept = zeroed(weights, dice, rate)
+            _put(mixed, piece, _product(kept, v, 1 / (1 - rate)))
+            saved += (q, k, v, weights, kept)
+        ctx.save_for_backward(*saved)
+        ctx.layout, ctx.rate = layout, rate
+        return mixed
+
+    @staticmethod
+    @custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        dquery, dkey, dvalue = (gradient.new_empty(gradient.shape) for _ in range(3))
+        saved = iter(ctx.saved_tensors)
+        for piece in _pieces(ctx.layout, gradient.shape[1]):
+            q, k, v, weights, kept = (next(saved) for _ in range(5))
+            scale, up = 1 / math.sqrt(q.shape[-1]), 1 / (1 - ctx.rate)
+            g = _rows(gradient, piece)
+            _put(dvalue, piece, _product(kept.mT, g, up))
+            # nothing flows where a weight was dropped; where it was 0 anyway, the next line does it
+            dweights = torch.ops.aten.threshold_backward(_product(g, v.mT, up), kept, 0)
+            dscores = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)
+            _put(dquery, piece, _product(dscores, k, scale))
+            _put(dkey, piece, _product(dscores.mT, q, scale))
+        return dquery, dkey, dvalue, None, None, None
+
+
+def _pieces(layout: Layout, heads: int) -> Iterator[Group]:
+    """The runs of equal lengths, cut so that the weights of a piece stay in cache."""
+    for start, rows, length in layout.groups:
+        step = max(1, PIECE // (heads * length * length))
+        for row in range(0, rows, step):
+            yield Group(start + row * length, min(step, rows - row), length)
+
+
+def _rows(packed: Tensor, piece: Group) -> Tensor:
+    """(T, H, D) -> (rows * H, length, D) of one piece."""
+    return _cut(packed, piece).reshape(-1, piece.length, packed.shape[-1])
+
+
+def _put(packed: Tensor, piece: Group, rows: Tensor) -> None:
+    """The way back: (rows * H, length, D) into their place in (T, H, D)."""
+    part = _cut(packed, piece)
+    part.copy_(rows.view(part.shape))
+
+
+def _cut(packed: Tensor, piece: Group) -> Tensor:
+    """(T, H, D) -> (rows, H, length, D) of one piece, without a copy."""
+    part = packed[piece.start : piece.start + piece.tokens]
+    return part.view(piece.rows, piece.length, *part.shape[1:]).transpose(1, 2)
+
+
+def _product(a: Tensor, b: Tensor, factor: float) -> Tensor:
+    """factor * a @ b in one call."""
+    return torch.baddbmm(a.new_empty(()), a, b, beta=0, alpha=factor)
 
 
 class SelfAttention(nn.Module):

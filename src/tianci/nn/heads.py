@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tianci.nn.activations import Activation
+from tianci.nn.dropout import dropout
 from tianci.nn.vocabulary_loss import vocabulary_loss
 
 
@@ -58,5 +59,5 @@ class PooledClassifier(nn.Module):
         self.dropout = dropout
 
     def forward(self, first: Tensor) -> Tensor:
-        out: Tensor = self.linear(F.dropout(self.pooler(first), self.dropout, self.training))
+        out: Tensor = self.linear(dropout(self.pooler(first), self.dropout, self.training))
         return out

@@ -24,6 +24,7 @@ from tianci.files import read_json
 from tianci.goals.tasks import task_of
 from tianci.goals.tasks.base import Task
 from tianci.models import is_preset
+from tianci.nn.task_heads import PlannedHead
 from tianci.text.tokenizer import Encoded, Tokenizer
 
 BATCH_TOKENS = 4096  # enough rows for full speed, small enough to stay in cache
@@ -269,13 +270,20 @@ class Predictor:
         if isinstance(texts, str):
             single: NDArray[np.float32] = self.embed([texts], pooling, normalize)[0]
             return single
+        own = self.heads.get(checkpoint.OWN)
+        # a head without outputs was trained to give vectors, whatever it is made of
+        trained = own if isinstance(own, PlannedHead) and not own.plan.outputs else None
         kind = pooling or self.defaults.get("pooling", "mean")
-        unit = self.defaults.get("normalize", False) if normalize is None else normalize
-        limit = min(self.limit, self.defaults.get("limit") or self.limit)
-        encoded = self.tokenizer.ids(texts, limit=limit)
+        known = self.defaults.get("normalize", trained is not None)
+        unit = known if normalize is None else normalize
+        limit = self.defaults.get("limit") or (self.task_limit if trained else self.limit)
+        encoded = self.tokenizer.ids(texts, limit=min(self.limit, limit))
 
         def answer(states: Any, batch: Batch) -> Iterator[Tensor]:
-            vectors = states.pooled(kind).float()
+            if pooling is None and trained is not None:
+                vectors = trained(states.layers, states.layout).float()
+            else:
+                vectors = states.pooled(kind).float()
             yield from (F.normalize(vectors, dim=-1) if unit else vectors).cpu()
 
         rows = self.run(encoded, answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from tianci.text.tokenizer import Encoded, Tokenizer
@@ -62,7 +63,9 @@ def _touched(sentence: Sentence, encoded: Encoded) -> list[tuple[int, int]]:
         owner[start:end] = [word] * (end - start)
     found = []
     for start, end in encoded.offsets:
-        words = [word for word in owner[start:end] if word != NONE]
+        words = owner[start:end]
+        if words and NONE in (words[0], words[-1]):  # a blank around the piece
+            words = [word for word in words if word != NONE]
         found.append((words[0], words[-1]) if words else (NONE, NONE))
     return found
 
@@ -109,6 +112,6 @@ def windows(places: Sequence[int], length: int, room: int) -> list[Window]:
     middles = [(end + start + 1) // 2 for end, start in zip(ends, starts[1:], strict=False)]
     cuts = [0, *(bisect_left(places, middle) for middle in middles), len(places)]
     return [
-        Window(start, end, low, high)
-        for start, end, low, high in zip(starts, ends, cuts, cuts[1:], strict=True)
+        Window(start, end, *words)
+        for start, end, words in zip(starts, ends, pairwise(cuts), strict=True)
     ]

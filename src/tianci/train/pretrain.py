@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from tqdm import tqdm
 
 from tianci import __version__, checkpoint
@@ -145,10 +144,7 @@ def _start(
         fit_vocabulary(model, tokenizer)
         for name in goal.heads:
             if name not in model.heads:
-                model.heads[name] = checkpoint.fresh_head(model.family, model.model.config, name)
-                if name == "next_sentence" and "pooler" in model.heads:
-                    pooler: nn.Module = model.heads.pop("pooler")
-                    model.heads[name].get_submodule("pooler").load_state_dict(pooler.state_dict())
+                _add_head(model, name)
         return model
     kind, config = preset(wanted.preset)
     table = {
@@ -161,6 +157,17 @@ def _start(
     model = checkpoint.create(kind, config, goal.heads)
     model.tokenizer = tokenizer
     return model
+
+
+def _add_head(model: Checkpoint, name: str) -> None:
+    """Gives a model one more head; a pooler goes over to it, because files have room for one."""
+    head = checkpoint.fresh_head(model.family, model.model.config, name)
+    fresh, old = checkpoint.pooler_of({name: head}), checkpoint.pooler_of(model.heads)
+    if fresh is not None and old is not None:
+        fresh.load_state_dict(old.state_dict())
+        left = {n: h for n, h in model.heads.items() if checkpoint.pooler_of({n: h}) is None}
+        model.heads = left
+    model.heads[name] = head
 
 
 def _put(model: Checkpoint, device: str, dropout: float) -> None:

@@ -9,6 +9,8 @@ from tianci.data.rows import Field, Row
 from tianci.evaluate.check.content import ENOUGH, Splits, label_field
 from tianci.evaluate.check.finding import Finding, found
 
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 
 def find_answer_faults(splits: Splits, fields: Sequence[Field]) -> Iterator[Finding]:
     """All findings about the answers to questions."""
@@ -51,7 +53,7 @@ def find_choice_faults(splits: Splits, fields: Sequence[Field]) -> Iterator[Find
             count = len(row.values.get(choices.name, ()))
             if count < 2:
                 yield found("fewer than two choices", split, row, f"{count} in {choices.name}")
-            number = row.values.get(label.name)
-            if number is not None and number not in map(str, range(count)):
-                detail = f'"{number}" of {count} choices (0 to {count - 1})'
+            said = row.values.get(label.name)
+            if said is not None and said.upper() not in {*LETTERS[:count], *map(str, range(count))}:
+                detail = f'"{said}" of {count} choices (0 to {count - 1})'
                 yield found("label is no choice", split, row, detail)

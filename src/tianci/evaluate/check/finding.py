@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tianci.data.rows import Row
 
 SEVERITIES = ("stops", "warning", "note")  # stops: results would mean nothing
+
+EXAMPLES = 3  # places of a fault in a summary
 
 
 class Fault(NamedTuple):
@@ -80,7 +82,9 @@ FAULTS = {
     ),
     "unknown tag prefix": Fault("warning", "write O, or B- or I- before the type"),
     "fewer than two choices": Fault("stops", "give at least two choices, or remove the row"),
-    "label is no choice": Fault("stops", "the label is the number of a choice, counted from 0"),
+    "label is no choice": Fault(
+        "stops", "the label is the number of a choice from 0, or its letter"
+    ),
 }
 
 
@@ -96,6 +100,11 @@ class Finding:
     split: str
     detail: str = ""
     twin: str = ""  # of a copy: the place of the first row with that text
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        place = f"{self.file}, {self.unit} {self.line}" if self.line else self.file
+        return f"{place}: {self.fault}" + (f" ({self.detail})" if self.detail else "")
 
 
 class Group(NamedTuple):
@@ -116,7 +125,9 @@ def found(fault: str, split: str, row: Row, detail: str = "", twin: Row | None =
     """A finding at a row."""
     kind = FAULTS[fault]
     place = twin.place if twin else ""
-    return Finding(row.file, row.line, fault, kind.advice, kind.severity, split, detail, place)
+    return Finding(
+        row.file, row.line, fault, kind.advice, kind.severity, split, detail, place, row.unit
+    )
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
@@ -134,6 +145,25 @@ def grouped(findings: Sequence[Finding]) -> list[Group]:
     return list(groups.values())
 
 
-def stopping(findings: Sequence[Finding]) -> list[Finding]:
+def summarise(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """One table per fault and split, the most serious first, with the first places."""
+    return [
+        {
+            "fault": group.fault,
+            "severity": group.severity,
+            "split": group.split,
+            "count": len(group.places),
+            "texts": group.texts,
+            "advice": group.places[0].advice,
+            "examples": [
+                {"file": place.file, "line": place.line, "detail": place.detail}
+                for place in group.places[:EXAMPLES]
+            ],
+        }
+        for group in grouped(findings)
+    ]
+
+
+def stops(findings: Sequence[Finding]) -> list[Finding]:
     """Those that make results meaningless."""
     return [finding for finding in findings if finding.severity == "stops"]

@@ -14,7 +14,9 @@ RARE = 5  # rows of a class that are too few to learn from
 def find_label_faults(splits: Splits, fields: Sequence[Field]) -> Iterator[Finding]:
     """All findings about classes; a label that is the number of a choice is no class."""
     field = label_field(fields)
-    if field is None or (field.kind == "label" and label_field(fields, "texts")):
+    if field is None or not field.required:
+        return  # what may be missing is no class
+    if field.kind == "label" and label_field(fields, "texts"):
         return
     for name, rows in splits.items():
         yield from _one_class(name, rows, field)

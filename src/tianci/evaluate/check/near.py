@@ -1,8 +1,10 @@
-"""Texts that are nearly the same: Jaccard similarity of their shingles (four characters in a row).
+"""Texts that are nearly the same: Jaccard similarity of their shingles (three words in a row; a
+Chinese character is a word).
 
-Two sets with a similarity of at least t share one of their rarest (1 - t) n + 1 elements, if both
-are sorted in the same order (prefix filtering, Chaudhuri et al. 2006). So only few texts are
-compared, and with rare shingles first almost none in vain; unlike MinHash it misses nothing.
+Two sets with a similarity of at least t share at least k of their first (1 - t) n + k elements, if
+both are sorted in the same order (prefix filtering, Chaudhuri et al. 2006). With rare shingles
+first, almost no texts are compared in vain, and unlike MinHash it misses nothing (as long as no
+more than WIDEST texts share their rarest shingles).
 """
 
 from __future__ import annotations
@@ -19,23 +21,26 @@ Ints = NDArray[np.int64]
 Parts = tuple[str, ...]
 
 LEAST = 0.9  # similarity from which texts count as nearly the same
-SHINGLE = 4
-LONGEST = 2000  # characters of a text that are compared
+SHINGLE = 3
+LONGEST = 5000  # characters of a text that are compared
 MOST = 1 << 24  # shingles in memory; beyond, a fixed share of them stands for all
 WIDEST = 64  # texts with the same shingle that are compared with one text
 CHUNK = 1 << 22  # shingles compared at once
 HASH, COUNT, TABLE = 32, 8, 22  # bits
 RANK = (1 << HASH + COUNT) - 1
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
+PLACES = np.random.default_rng(0).integers(1, 1 << 63, 32, np.uint64) | np.uint64(1)
 
-_JOINT = re.compile(r"(?<=[a-z0-9])[\W_]+(?=[a-z0-9])")
-_REST = re.compile(r"(?<![a-z0-9])[\W_]+|[\W_]+(?![a-z0-9])")
+_WORD = re.compile(r"[^\W_]+")
+_SPACE = re.compile("(?: (?![a-z0-9])| (?<![a-z0-9] ))")  # not between two Latin words or numbers
 
 
 def normal(text: str) -> str:
     """The text without differences in case, width, white space and punctuation."""
-    text = unicodedata.normalize("NFKC", text).lower()
-    return _REST.sub("", _JOINT.sub(" ", text))  # 1-0 is not 10
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    words = " ".join(_WORD.findall(text.lower()))  # 1-0 is not 10
+    return words if words.isascii() else _SPACE.sub("", words)
 
 
 def near_copies(
@@ -83,7 +88,8 @@ class _Sets:
         doc = self.elements >> (HASH + COUNT)
         place = np.arange(len(doc)) - self.starts[doc]
         needed = np.ceil(least * self.sizes - 1e-9).astype(np.int64)
-        prefix = place <= (self.sizes - needed)[doc]
+        common = 1 + self.sizes // 20  # k: more for long texts, which have some words in common
+        prefix = place < (self.sizes - needed + common)[doc]
         rank, doc = self.elements[prefix] & RANK, doc[prefix]
         old = doc < before
         order = np.argsort(rank[old], kind="stable")
@@ -92,10 +98,10 @@ class _Sets:
         count = np.minimum(np.searchsorted(ranks, rank[~old], "right") - first, WIDEST)
         right = np.repeat(doc[~old], count)
         left = olds[_ranges(first, count)]
-        pairs = np.unique(left << HASH | right)
+        pairs, shared = np.unique(left << HASH | right, return_counts=True)
         left, right = pairs >> HASH, pairs & (1 << HASH) - 1
         small, large = np.sort([self.sizes[left], self.sizes[right]], axis=0)
-        fits = small >= least * large - 1e-9
+        fits = (small >= least * large - 1e-9) & (shared >= np.minimum(common[left], common[right]))
         return left[fits], right[fits]
 
     def jaccard(self, left: Ints, right: Ints) -> NDArray[np.float64]:
@@ -124,21 +130,14 @@ def _ranges(first: Ints, count: Ints) -> Ints:
 
 
 def _shingles(texts: Sequence[str]) -> Ints:
-    """Sorted numbers: text (24 bits), how frequent the shingle is (8), its hash (32)."""
-    # the ends are filled up, so that a text of one character has a shingle too
-    filled = [text[:LONGEST] + "\0" * (SHINGLE - 1) if text else "" for text in texts]
-    lengths = np.array([len(text) for text in filled], np.int64)
-    codes = np.frombuffer("".join(filled).encode("utf-32-le", "surrogatepass"), np.uint32)
-    if not len(codes):
-        return np.empty(0, np.int64)
-    windows = len(codes) - SHINGLE + 1
-    mixed = np.zeros(windows, np.uint64)
-    for at in range(SHINGLE):
-        mixed = (mixed ^ codes[at : at + windows]) * FACTOR
-        mixed ^= mixed >> np.uint64(29)
-    doc = np.repeat(np.arange(len(texts)), lengths)[:windows]
-    inside = np.arange(windows) + SHINGLE <= np.cumsum(lengths)[doc]
-    hashes, doc = (mixed[inside] * FACTOR >> np.uint64(64 - HASH)).astype(np.int64), doc[inside]
+    """Sorted numbers: text (23 bits), how frequent the shingle is (8), its hash (32)."""
+    units, doc = _units(texts)
+    mixed = units[: -SHINGLE + 1].copy()
+    for at in range(1, SHINGLE):
+        mixed = mixed * FACTOR ^ units[at : len(mixed) + at]
+    inside = doc[: len(mixed)] == doc[SHINGLE - 1 :]  # all of one text
+    hashes = (mixed[inside] * FACTOR >> np.uint64(64 - HASH)).astype(np.int64)
+    doc = doc[: len(mixed)][inside]
     if (share := -(-len(hashes) // MOST)) > 1:
         some = hashes % share == 0
         hashes, doc = hashes[some], doc[some]
@@ -146,3 +145,22 @@ def _shingles(texts: Sequence[str]) -> Ints:
     # how often, about: two shingles may share a slot, but the order is the same for all texts
     often = np.minimum(np.bincount(slots, minlength=1 << TABLE), (1 << COUNT) - 1)[slots]
     return np.sort(doc << (HASH + COUNT) | often << HASH | hashes)
+
+
+def _units(texts: Sequence[str]) -> tuple[NDArray[np.uint64], Ints]:
+    """A number for each Latin word and each other character, and the text it is in."""
+    # the ends are filled up, so that a text of one word has a shingle too
+    filled = [text[:LONGEST] + "\0" * (SHINGLE - 1) if text else "" for text in texts]
+    codes = np.frombuffer("".join(filled).encode("utf-32-le", "surrogatepass"), np.uint32)
+    latin = ((codes >= ord("a")) & (codes <= ord("z"))) | (
+        (codes >= ord("0")) & (codes <= ord("9"))
+    )
+    starts = np.flatnonzero(np.append(True, ~(latin[1:] & latin[:-1]))[: len(codes)])
+    length = np.diff(np.append(starts, len(codes)))
+    place = np.arange(len(codes)) - np.repeat(starts, length)  # in the word
+    # the sum over a word of letter times a number for its place
+    letters = (codes.astype(np.uint64) + np.uint64(1)) * (PLACES[place % len(PLACES)])
+    units = np.add.reduceat(letters, starts) if len(starts) else letters
+    doc = np.repeat(np.arange(len(texts)), [len(text) for text in filled])[starts]
+    seen = codes[starts] != ord(" ")
+    return units[seen] ^ units[seen] >> np.uint64(31), doc[seen]

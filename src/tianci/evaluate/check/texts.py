@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from tianci.data.rows import Field, Row
-from tianci.evaluate.check.content import ENOUGH, Splits, label_field
+from tianci.evaluate.check.content import ENOUGH, JOINT, Splits, input_fields, label_field, texts
 from tianci.evaluate.check.finding import Finding, found
 from tianci.goals.tasks.base import Task
 from tianci.text.tokenizer import Tokenizer
@@ -18,34 +18,43 @@ MANY = 0.5  # of the rows: if so many are cut, it is more than a note
 
 def find_text_faults(splits: Splits, fields: Sequence[Field]) -> Iterator[Finding]:
     """All findings about empty and damaged texts."""
+    inputs = input_fields(fields)
     for split, rows in splits.items():
         for row in rows:
-            for field in fields:
-                value = row.values.get(field.name)
-                if field.kind in ("text", "texts", "words") and value is not None:
-                    yield from _field(
-                        split, row, field, [value] if isinstance(value, str) else value
-                    )
+            read = texts(row, inputs)
+            if empty := _empty(row, inputs, read):
+                yield found("empty text", split, row, empty)
+            for field, text in zip(inputs, read, strict=True):
+                if DAMAGED in text:
+                    yield found("replacement character", split, row, _damage(field.name, text))
 
 
-def _field(split: str, row: Row, field: Field, values: Sequence[str]) -> Iterator[Finding]:
-    blank = [value for value in values if not value.strip()]
-    # a blank among words is a word (of a text cut into characters); an empty choice is none
-    if (field.required and not values) or (blank and (field.required and field.kind != "words")):
-        yield found("empty text", split, row, field.name)
-    count = sum(value.count(DAMAGED) for value in values)
-    if count:
-        at = next(value for value in values if DAMAGED in value)
-        start = max(0, at.index(DAMAGED) - ENOUGH // 2)
-        times = f"{count} times in {field.name}" if count > 1 else f"in {field.name}"
-        yield found("replacement character", split, row, f'{times}: "{at[start : start + ENOUGH]}"')
+def _empty(row: Row, inputs: Sequence[Field], read: Sequence[str]) -> str | None:
+    """The name of a field with nothing to read in it."""
+    blank = [not text.replace(JOINT, "").strip() for text in read]
+    if all(blank):
+        return inputs[0].name if inputs else None
+    for field, nothing in zip(inputs, blank, strict=True):
+        if field.required and nothing:
+            return field.name
+        # a blank among words is a word (of a text cut into characters); an empty choice is none
+        if field.kind == "texts" and not all(map(str.strip, row.values.get(field.name, ()))):
+            return field.name
+    return None
+
+
+def _damage(name: str, text: str) -> str:
+    start = max(0, text.index(DAMAGED) - ENOUGH // 2)
+    shown = text[start : start + ENOUGH].replace(JOINT, " ")
+    count = text.count(DAMAGED)
+    return f'{count} times in {name}: "{shown}"' if count > 1 else f'in {name}: "{shown}"'
 
 
 def find_long_texts(
     splits: Splits, task: Task, tokenizer: Tokenizer, limit: int
 ) -> Iterator[Finding]:
-    """Rows with more tokens than `limit`; passages that are read in windows are not cut."""
-    if label_field(task.columns(), "answers"):
+    """Rows with more tokens than `limit`; what is read in windows is not cut."""
+    if label_field(task.columns(), "answers", "tags"):
         return
     for split, rows in splits.items():
         longest = [0] * len(rows)

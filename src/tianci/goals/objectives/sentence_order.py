@@ -24,7 +24,7 @@ class SentenceOrder(Pairing):
     """Both segments always come from one document, so the topic gives nothing away."""
 
     name: ClassVar[str] = "sentence_order"
-    heads: ClassVar[tuple[str, ...]] = ("next_sentence",)  # the same head: two classes on [CLS]
+    heads: ClassVar[tuple[str, ...]] = ("sentence_order",)
 
     swapped: float = setting(0.5, "share of pairs that are swapped")
 
@@ -48,7 +48,7 @@ class SentenceOrder(Pairing):
         return len(batch.layout)
 
     def loss(self, model: Model, heads: Heads, states: States, batch: Batch) -> Loss:
-        logits = heads["next_sentence"](states.pooled("first")).float()
+        logits = heads["sentence_order"](states.pooled("first")).float()
         labels = batch.targets["label"]
         hits = torch.eq(logits.argmax(-1), labels).sum()
         return Loss(F.cross_entropy(logits, labels, reduction="sum"), hits)

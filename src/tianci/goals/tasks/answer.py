@@ -229,8 +229,8 @@ class Answer(Task):
             "errors": [
                 {
                     "place": rows[n].place,
-                    "text": rows[n].values["question"],
-                    "pair": around(rows[n], predicted[n]),
+                    "question": rows[n].values["question"],
+                    "context": around(rows[n], predicted[n]),
                     "label": gold(rows[n]),
                     "predicted": predicted[n]["answer"],
                     "score": float(sure[n]),

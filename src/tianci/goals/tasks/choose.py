@@ -139,8 +139,8 @@ class Choose(Task):
             "errors": [
                 {
                     "place": rows[n].place,
-                    "text": rows[n].values["context"],
-                    "pair": rows[n].values.get("question", ""),
+                    "context": rows[n].values["context"],
+                    "question": rows[n].values.get("question", ""),
                     "label": choices_of(rows[n])[truth[n]],
                     "predicted": choices_of(rows[n])[said[n]],
                     "score": float(sure[n]),

@@ -178,7 +178,8 @@ class Similar(Task):
                 results.append({"embedding": answer[0].tolist()})
                 continue
             score = float(cosines([answer])[0])
-            label = {"label": str(int(score >= decision["threshold"]))} if decision else {}
+            known = "threshold" in decision
+            label = {"label": str(int(score >= decision["threshold"]))} if known else {}
             results.append({**label, "score": score})
         return results
 

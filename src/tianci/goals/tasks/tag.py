@@ -11,6 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -27,6 +28,7 @@ from tianci.data.rows_fields import TAGS, TEXT, WORDS
 from tianci.data.tagged import sentence_of
 from tianci.errors import UserError
 from tianci.goals.base import Heads, Loss
+from tianci.goals.tagged import OUTSIDE, forbidden, spread, worst
 from tianci.goals.tasks.base import Decision, Example, Part, Task, index
 from tianci.metrics import classification, entities
 from tianci.metrics.score import FloatArray, Score
@@ -38,9 +40,7 @@ from tianci.settings import setting
 from tianci.text.aligned import NONE, Aligned, Sentence, align, windows
 from tianci.text.tokenizer import Tokenizer
 
-OUTSIDE = "O"
 DECODED = 8192  # words that are decoded together
-SHOWN = 30  # sentences with errors, for the report
 
 
 class Words(NamedTuple):
@@ -56,14 +56,6 @@ class Said(NamedTuple):
 
     emissions: NDArray[np.float32]
     chain: Chain | None
-
-
-class Tagged(NamedTuple):
-    """A sentence with the tag of each word and its probability (nan where it has no token)."""
-
-    sentence: Sentence
-    tags: list[str]
-    scores: list[float]
 
 
 @dataclass(frozen=True)
@@ -83,15 +75,16 @@ class Tag(Task):
         "", "what has a tag in texts that are not cut into words (default: as in the training data)"
     )
     decoding: Literal["", "valid", "each"] = setting(
-        "", "valid: the best sequence without I- that continues nothing; each: the best tag of each "
-            "word, then repaired (default: valid for what tianci trained)",
-    )  # fmt: skip
+        "",
+        "valid: the best sequence in which every I- continues something; each: the best tag of "
+        "each word, then repaired (default: valid for what tianci trained)",
+    )
 
     @property
     def metric(self) -> str:  # type: ignore[override]  # here it depends on the labels
         return "f1" if self.marks_entities else "accuracy"
 
-    @property
+    @cached_property
     def marks_entities(self) -> bool:
         """Whether the labels are B-, I-, O and not parts of speech or the like."""
         return entities.is_bio(self.labels)
@@ -121,12 +114,12 @@ class Tag(Task):
         tags: list[str] = row.values["tags"]
         if not self.marks_entities:
             return tags
-        for number, tag in enumerate(tags, 1):
-            if not entities.is_bio((tag, "B-")):
-                raise UserError(
-                    f'{row.place}: word {number} has the tag "{tag}", but the tags of this model '
-                    "are O, B-... and I-..."
-                )
+        if not entities.is_bio({*tags, "B-"}):
+            number = next(n for n, tag in enumerate(tags) if not entities.is_bio({tag, "B-"}))
+            raise UserError(
+                f'{row.place}: word {number + 1} has the tag "{tags[number]}", but the tags of '
+                "this model are O, B-... and I-..."
+            )
         return entities.repair(tags)
 
     # ------------------------------------------------------------ examples
@@ -162,8 +155,9 @@ class Tag(Task):
         words = [word for word, place in enumerate(aligned.first) if place != NONE]
         places = [aligned.first[word] for word in words]
         for start, end, low, high in windows(places, len(aligned.ids), room):
-            # a model must read something, even where a text is empty and nothing is put around it
-            ids, segments = tokenizer.wrap(aligned.ids[start:end] or [tokenizer.pad or 0])
+            ids, segments = tokenizer.wrap(aligned.ids[start:end])
+            if not ids:  # an empty text without special tokens, but a model must read something
+                ids, segments = [tokenizer.pad or 0], [0]
             at = [place - start + before for place in places[low:high]]
             labels = None if target is None else [target[word] for word in words[low:high]]
             info = Words(sentence, words[low:high], at)
@@ -236,11 +230,14 @@ class Tag(Task):
             said = torch.from_numpy(np.concatenate([emissions[n] for n in numbers]))
             lengths = [len(emissions[n]) for n in numbers]
             labels, shares = self._decode(said, lengths, answers[0].chain)
-            parts = zip(numbers, labels, shares.split(lengths), strict=True)
+            parts = zip(numbers, labels, torch.split(shares, lengths), strict=True)
             for n, path, share in parts:
                 words = [word for example, _ in rows[n] for word in example.info.numbers]
                 sure = share[torch.arange(len(path)), path].tolist()
-                found[n] = self._tagged(rows[n][0][0].info.sentence, words, path, sure)
+                tags = [self.labels[label] for label in path]
+                if self.marks_entities:
+                    tags = entities.repair(tags)
+                found[n] = spread(rows[n][0][0].info.sentence, words, tags, sure)
         return found
 
     def _decode(
@@ -253,22 +250,6 @@ class Tag(Task):
         shares = emissions.softmax(1) if chain is None else rules.marginals(emissions, lengths)
         return rules.best(emissions, lengths), shares
 
-    def _tagged(
-        self, sentence: Sentence, words: Sequence[int], path: Sequence[int], sure: Sequence[float]
-    ) -> Tagged:
-        """The tags of all words from those of the words that have tokens."""
-        said = [self.labels[label] for label in path]
-        if self.marks_entities:
-            said = entities.repair(said)
-        tags, scores = [OUTSIDE] * len(sentence.spans), [float("nan")] * len(sentence.spans)
-        done = 0
-        for word, tag, score in zip(words, said, sure, strict=True):
-            tags[word], scores[word] = tag, score
-            if self.marks_entities and tag.startswith("I-"):
-                tags[done:word] = [tag] * (word - done)  # no token, but inside
-            done = word + 1
-        return Tagged(sentence, tags, scores)
-
     # ------------------------------------------------------------ judging
 
     def predict(
@@ -276,9 +257,9 @@ class Tag(Task):
     ) -> list[dict[str, Any]]:
         return [
             {
-                "entities": [self._entity(answer, *span) for span in self._spans(answer.tags)],
+                "entities": [answer.entity(span) for span in self._spans(answer.tags)],
                 "text": answer.sentence.text,
-                "words": [answer.sentence.text[a:b] for a, b in answer.sentence.spans],
+                "words": answer.words,
                 "tags": answer.tags,
             }
             for answer in answers
@@ -289,16 +270,6 @@ class Tag(Task):
         if self.marks_entities:
             return entities.spans(tags)
         return [(tag, at, at + 1) for at, tag in enumerate(tags) if tag != OUTSIDE]
-
-    def _entity(self, answer: Tagged, label: str, first: int, end: int) -> dict[str, Any]:
-        start, stop = answer.sentence.spans[first][0], answer.sentence.spans[end - 1][1]
-        return {
-            "label": label,
-            "word": answer.sentence.text[start:stop],
-            "start": start,
-            "end": stop,
-            "score": float(np.nanmean(answer.scores[first:end])),
-        }
 
     def scorer(self, rows: Sequence[Row], answers: Sequence[Any], decision: Decision) -> Score:
         said = [answer.tags for answer in answers]
@@ -316,53 +287,31 @@ class Tag(Task):
     def _told(self, row: Row) -> list[str]:
         """The tags as the file has them, so that scores are those of seqeval on that file; only
         E- and S-, which strict scores do not know, are written as I- and B-."""
-        known = all(tag[0] in "BIO" for tag in row.values["tags"])
-        return list(row.values["tags"]) if known else self.gold(row)
+        gold, told = self.gold(row), row.values["tags"]
+        return list(told) if all(tag[0] in "BIO" for tag in told) else gold
 
     def details(
         self, rows: Sequence[Row], answers: Sequence[Any], decision: Decision
     ) -> dict[str, Any]:
         gold, said = [self.gold(row) for row in rows], [answer.tags for answer in answers]
-        counts = Counter(span[0] for tags in gold for span in self._spans(tags))
-        found: dict[str, Any] = {
+        there, here = ([self._spans(tags) for tags in side] for side in (gold, said))
+        counts = Counter(span[0] for spans in there for span in spans)
+        found = {
             "label_counts": dict(sorted(counts.items())),
-            "errors": self._errors(rows, gold, answers),
+            "errors": worst(rows, there, here, answers),
         }
         if self.marks_entities:
             return {"types": entities.entity_scores(gold, said)["types"], **found}
         names = sorted({tag for tags in (*gold, *said) for tag in tags})
         number = index(names)
-        truth, guess = ([number[tag] for tags in all for tag in tags] for all in (gold, said))
+        truth, guess = ([number[tag] for tags in side for tag in tags] for side in (gold, said))
         table = classification.class_table(truth, guess, names)
         return {
-            "types": {row.pop("name"): row for row in table},
+            "types": {one.pop("name"): one for one in table},
             "labels": names,
             "confusion": classification.confusion(truth, guess, len(names)).tolist(),
             **found,
         }
-
-    def _errors(
-        self, rows: Sequence[Row], gold: Sequence[Sequence[str]], answers: Sequence[Tagged]
-    ) -> list[dict[str, Any]]:
-        """The sentences with most errors: what was missed, and what was found instead."""
-        found = []
-        for row, tags, answer in zip(rows, gold, answers, strict=True):
-            there, said = set(self._spans(tags)), set(self._spans(answer.tags))
-            if there != said:
-                missed, wrong = (
-                    [self._entity(answer, *span) for span in sorted(some, key=lambda s: s[1])]
-                    for some in (there - said, said - there)
-                )
-                found.append(
-                    {
-                        "place": row.place,
-                        "text": answer.sentence.text,
-                        "label": [f"{one['word']} {one['label']}" for one in missed],
-                        "predicted": [f"{one['word']} {one['label']}" for one in wrong],
-                    }
-                )
-        found.sort(key=lambda one: -len(one["label"]) - len(one["predicted"]))
-        return found[:SHOWN]
 
     def trouble(
         self, rows: Sequence[Row], answers: Sequence[Any], decision: Decision
@@ -374,15 +323,6 @@ class Tag(Task):
         if self.marks_entities:
             return f"it finds no entity in {len(rows):,} dev rows"
         return f'it says "{next(iter(said))}" for all words of {len(rows):,} dev rows'
-
-
-def forbidden(labels: Sequence[str]) -> Tensor:
-    """(C + 1, C) True where a label must not follow: I- goes on with B- or I- of its type only;
-    row C is the beginning."""
-    before = [*labels, OUTSIDE]
-    return torch.tensor(
-        [[to[:2] == "I-" and one not in (f"B-{to[2:]}", to) for to in labels] for one in before]
-    )
 
 
 def _order(tag: str) -> tuple[bool, str, str]:

@@ -1,0 +1,293 @@
+"""The whole of a fine-tuning run: learn, choose, measure, save, resume, predict."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tianci
+from tianci import adapters, checkpoint
+from tianci.api import finetune
+from tianci.data.rows import read_rows
+from tianci.errors import UserError
+from tianci.finetune.settings import Finetune
+from tianci.goals.tasks import make_task
+from tianci.train.state import checksum
+
+FAST = {"epochs": 8, "lr": "3e-3", "batch": 16, "dropout": 0.0}
+
+
+def tune(base: Path, reviews: dict[str, Path], out: Path, **more):
+    names = {"model": base, "train": reviews["train"], "dev": reviews["dev"], "out": out, **FAST}
+    return finetune("classify", **{**names, **more})
+
+
+def test_a_word_decides_and_is_learned(base, reviews, tmp_path) -> None:
+    summary = tune(base, reviews, tmp_path / "out", test=reviews["test"])
+    assert summary["dev"]["accuracy"] > 0.95
+    assert summary["test"]["accuracy"] > 0.95
+    low, high = summary["test_intervals"]["accuracy"]
+    assert low <= summary["test"]["accuracy"] <= high
+    assert 0.01 <= summary["threshold"] <= 0.99
+    files = {p.name for p in (tmp_path / "out").iterdir()}
+    assert {"model.safetensors", "config.json", "tianci.json", "scores.json", "report.html",
+            "report.md", "tokenizer.json"} <= files  # fmt: skip
+
+    model = tianci.load(tmp_path / "out")
+    answer = model("我们天上")
+    assert set(answer) == {"label", "score", "scores"}
+    assert abs(sum(answer["scores"].values()) - 1) < 1e-9
+    # alone or among others, first or last: the same answer
+    rows = [r.values["text"] for r in read_rows(reviews["dev"], model.task.columns())]
+    together = model(rows)
+    alone = [model(text) for text in rows[:10]]
+    for one, other in zip(alone, together, strict=False):
+        assert one["label"] == other["label"]
+        assert abs(one["score"] - other["score"]) < 1e-5
+    backwards = model(rows[::-1])[::-1]
+    assert [a["label"] for a in backwards] == [a["label"] for a in together]
+
+
+def test_transformers_gives_the_same_logits_and_names(base, reviews, tmp_path) -> None:
+    transformers = pytest.importorskip("transformers", reason="parity needs the dev extra")
+    import torch
+
+    tune(base, reviews, tmp_path / "out", epochs=1)
+    theirs = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    assert theirs.config.id2label == {0: "+", 1: "-"}
+    assert theirs.config.problem_type == "single_label_classification"
+    model = tianci.load(tmp_path / "out")
+    ids = model.tokenizer.ids(["我们天上", "雨"])
+    for text, row in zip(["我们天上", "雨"], ids, strict=True):
+        logits = theirs(input_ids=torch.tensor([row])).logits[0].detach().numpy()
+        decision = model.checkpoint.about["decision"]
+        shown = np.exp(logits.astype(float) / decision["temperature"])
+        expected = shown / shown.sum()
+        answer = model(text)["scores"]
+        assert abs(answer["+"] - expected[0]) < 1e-5
+
+
+def test_their_classifier_loads_here(base, tmp_path) -> None:
+    transformers = pytest.importorskip("transformers", reason="parity needs the dev extra")
+    import torch
+
+    config = transformers.BertConfig(
+        vocab_size=70, hidden_size=24, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=48, max_position_embeddings=32, num_labels=3,
+        id2label={0: "no", 1: "maybe", 2: "yes"}, label2id={"no": 0, "maybe": 1, "yes": 2},
+    )  # fmt: skip
+    torch.manual_seed(3)
+    for kind, head in (("SequenceClassification", "sequence"), ("TokenClassification", "token"),
+                       ("QuestionAnswering", "span"), ("MultipleChoice", "choice")):  # fmt: skip
+        theirs = getattr(transformers, f"BertFor{kind}")(config).eval()
+        theirs.save_pretrained(tmp_path / kind)
+        ours = checkpoint.read(tmp_path / kind)
+        assert list(ours.heads) == [head], kind
+    assert checkpoint.read(tmp_path / "SequenceClassification").labels == ("no", "maybe", "yes")
+
+
+def test_dev_is_held_back_when_there_is_none(base, reviews, tmp_path) -> None:
+    summary = finetune(
+        "classify",
+        model=base,
+        train=reviews["train"],
+        out=tmp_path / "out",
+        **{**FAST, "epochs": 1},
+    )
+    assert summary["rows"] == {"train": 216, "dev": 24}
+
+
+def test_a_sweep_and_seeds_are_chosen_by_dev(base, reviews, tmp_path) -> None:
+    summary = tune(base, reviews, tmp_path / "out", sweep=["lr=1e-7,3e-3"], seeds=2, epochs=4)
+    assert len(summary["trials"]) == 4
+    assert summary["chosen"]["lr"] == 3e-3
+    assert summary["spread"]["count"] == 2
+    best = max(t["score"] for t in summary["trials"] if t["lr"] == 3e-3)
+    assert abs(summary["dev"]["accuracy"] - best) < 1e-9
+
+
+def test_a_run_that_says_one_thing_is_noticed_and_tried_again(base, reviews, tmp_path) -> None:
+    summary = tune(base, reviews, tmp_path / "out", lr="1e-8", epochs=1)
+    assert len(summary["notes"]) == 1
+    assert "learned nothing" in summary["notes"][0]
+    assert "3.3e-09" in summary["notes"][0]
+
+
+def test_only_the_head_learns(base, reviews, tmp_path) -> None:
+    tune(base, reviews, tmp_path / "out", strategy="head", lr="1e-2")
+    old, new = checkpoint.read(base), checkpoint.read(tmp_path / "out")
+    for name, weight in old.model.state_dict().items():
+        assert (new.model.state_dict()[name] == weight).all(), name
+    assert (new.heads["sequence"].linear.weight != 0).any()
+
+
+def test_remembered_features_are_those_of_the_model(base) -> None:
+    import torch
+
+    from tianci.batch import Batch
+    from tianci.finetune.remember import Remembering
+
+    body = checkpoint.read(base).model.eval()
+    known = Remembering(body, all_layers=True)
+    batch = Batch.of([[2, 7, 8, 3], [2, 9, 3]], [[0, 0, 1, 1], [0, 0, 0]])
+    other = Batch.of([[2, 9, 3], [2, 7, 8, 3], [2, 3]], [[0, 0, 0], [0, 0, 1, 1], [0, 0]])
+    for one in (batch, other, batch):
+        for ours, theirs in zip(known(one).layers, body(one).layers, strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_adapters_are_one_small_file_for_their_base(base, reviews, tmp_path) -> None:
+    summary = tune(base, reviews, tmp_path / "out", strategy="adapters", adapter_size=4, lr="1e-2")
+    assert summary["learned"] < summary["parameters"] / 3
+    assert summary["dev"]["accuracy"] > 0.9
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    size = (tmp_path / "out" / "adapter.safetensors").stat().st_size
+    assert size < (base / "model.safetensors").stat().st_size / 2
+    loaded = tianci.load(tmp_path / "out")
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text())["dev"]["scores"]
+    rows = read_rows(reviews["dev"], loaded.task.columns())
+    right = [
+        a["label"] == r.values["label"] for a, r in zip(loaded.predict(rows), rows, strict=True)
+    ]
+    assert abs(np.mean(right) - scores["accuracy"]) < 1e-9
+    # another base is refused
+    told = json.loads((tmp_path / "out" / "tianci.json").read_text())
+    told["adapter"]["base_hash"] = "0" * 64
+    (tmp_path / "out" / "tianci.json").write_text(json.dumps(told))
+    with pytest.raises(UserError, match="other weights"):
+        adapters.read(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"layers": 1},
+        {"pooling": "mean-max"},
+        {"pooling": "last-mean-max", "hidden": 16},
+        {"pooling": "attention"},
+        {"mix": True},
+        {"lstm": 8},
+        {"strategy": "norms-biases", "lr": "1e-2", "epochs": 12},
+        {"layer_rates": 0.8},
+        {"unfreeze": True},
+        {"reinit": 1},
+        {"language": 0.1},
+        {"optimizer": "bert-adam", "schedule": "slanted"},
+    ],
+    ids=str,
+)
+def test_every_way_to_tune_learns_and_is_saved(base, reviews, tmp_path, more) -> None:
+    summary = tune(base, reviews, tmp_path / "out", **more)
+    assert summary["dev"]["accuracy"] > 0.8, summary["dev"]
+    loaded = tianci.load(tmp_path / "out")
+    rows = read_rows(reviews["dev"], loaded.task.columns())
+    right = [
+        a["label"] == r.values["label"] for a, r in zip(loaded.predict(rows), rows, strict=True)
+    ]
+    assert abs(np.mean(right) - summary["dev"]["accuracy"]) < 1e-9
+
+
+def test_compare_says_whether_it_paid(base, reviews, tmp_path) -> None:
+    summary = tune(base, reviews, tmp_path / "out", compare=True, epochs=3)
+    found = summary["compare"]
+    systems = {(row["labels"], row["system"]) for row in found["rows"]}
+    assert systems == {(n, s) for n in (100, 240)
+                       for s in ("bag of words", "from scratch", "fine-tuned")}  # fmt: skip
+    assert found["sentence"].startswith("Pre-training ")
+
+
+def test_kill_and_resume_give_the_same_bits(base, reviews, tmp_path) -> None:
+    """SIGKILL in the middle; the resumed run ends with the weights of an undisturbed one."""
+    command = [
+        sys.executable, "-m", "tianci", "finetune", "classify", "--model", str(base),
+        "--train", str(reviews["train"]), "--dev", str(reviews["dev"]), "--epochs", "12",
+        "--lr", "1e-3", "--patience", "0", "--save-every", "7", "--batch", "8", "-q",
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, env=environment,
+                   capture_output=True)  # fmt: skip
+    broken = tmp_path / "broken"
+    process = subprocess.Popen([*command, "--out", str(broken)], env=environment)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(list(broken.glob("trials/*/checkpoints/step-*"))) < 1:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (broken / "scores.json").exists(), "it was killed too late"
+    resume = [sys.executable, "-m", "tianci", "finetune", "--resume", str(broken), "-q"]
+    subprocess.run(resume, check=True, env=environment, capture_output=True)
+    names = ("model.safetensors",)
+    assert [checksum(broken / n) for n in names] == [
+        checksum(tmp_path / "whole" / n) for n in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"strategy": "fulll"}, 'did you mean "full"'),
+        ({"strategy": "head+adapters"}, "nothing else learns"),
+        ({"layers": 9}, "has 2 layers"),
+        ({"pooling": "meen"}, 'unknown pooling "meen"'),
+        ({"length": 1000}, "reads 64 tokens"),
+        ({"metric": "acc"}, "unknown metric"),
+        ({"crf": True}, "needs a label per token"),
+        ({"lr": "fast"}, "not a number"),
+        ({"column": ["body"]}, "is not field=column"),
+        ({"epochs": -1}, "more than 0"),
+    ],
+)
+def test_bad_settings_get_one_sentence(base, reviews, tmp_path, more, message) -> None:
+    with pytest.raises(UserError, match=message):
+        tune(base, reviews, tmp_path / "out", **more)
+
+
+def test_one_class_stops_the_run(base, tmp_path) -> None:
+    lines = [
+        json.dumps({"text": f"我们{w}", "label": "+"}, ensure_ascii=False) for w in "天气上人大"
+    ]
+    (tmp_path / "one.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(UserError, match="one class only"):
+        finetune("classify", model=base, train=tmp_path / "one.jsonl", out=tmp_path / "o")
+
+
+def test_defaults_follow_the_number_of_rows() -> None:
+    few, many = Finetune(), Finetune()
+    assert (few.batch_rows(200), few.planned_epochs(200)) == (16, 20.0)
+    assert (many.batch_rows(20_000), many.planned_epochs(20_000)) == (32, 3.0)
+    assert Finetune(lr="auto").rates(256) == [1e-4, 2e-4, 4e-4]
+    assert Finetune(sweep=["lr=1e-5,2e-5"]).rates(256) == [1e-5, 2e-5]
+
+
+def test_many_labels_at_once(base, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(200):
+        marks = [m for m in "天雨国" if rng.integers(2)]
+        text = "".join([*marks, *rng.choice(list("我你他们有的"), 5).tolist()])
+        rows.append(json.dumps({"text": text, "label": marks}, ensure_ascii=False))
+    (tmp_path / "train.jsonl").write_text("\n".join(rows[:160]), encoding="utf-8")
+    (tmp_path / "dev.jsonl").write_text("\n".join(rows[160:]), encoding="utf-8")
+    summary = finetune(
+        "classify", model=base, train=tmp_path / "train.jsonl", dev=tmp_path / "dev.jsonl",
+        out=tmp_path / "out", classify={"many": True}, metric="micro_f1", **FAST,
+    )  # fmt: skip
+    assert summary["dev"]["micro_f1"] > 0.9
+    answer = tianci.load(tmp_path / "out")("我雨国你")
+    assert answer["labels"] == ["国", "雨"]
+
+
+def test_task_tables_survive_json() -> None:
+    from tianci.goals.tasks import restore
+
+    task = make_task("classify", {"labels": ["a", "b"], "smoothing": 0.1})
+    assert restore(json.loads(json.dumps(task.as_table()))) == task
