@@ -141,7 +141,7 @@ def test_one_text_for_all_is_trouble() -> None:
 def learned() -> tuple[Generate, Checkpoint]:
     task = Generate(longest=6).learn(turned(0, 600))
     model = model_for(task)
-    teach(model, task, turned(0, 600), LIMIT, steps=250, lr=5e-3)
+    teach(model, task, turned(0, 600), LIMIT, steps=160, lr=8e-3)
     return task, model
 
 

@@ -146,7 +146,7 @@ def test_equal_texts_are_no_strangers() -> None:
 def learned() -> tuple[Similar, Checkpoint]:
     task = Similar().learn(pairs(0, 300))
     model = model_for(task)
-    teach(model, task, pairs(0, 300), LIMIT, steps=150)
+    teach(model, task, pairs(0, 300), LIMIT, steps=70)
     return task, model
 
 

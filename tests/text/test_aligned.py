@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.goals.tiny import VOCABULARY, tokenizer
 from tianci.text.aligned import NONE, Sentence, align, windows
+from tianci.text.learn import Vocabulary, learn
+from tianci.text.words import split_words
 
 
 def names(ids: list[int]) -> list[str]:
@@ -46,6 +50,28 @@ def test_marks_belong_to_the_letter_before_or_to_nobody() -> None:
     sentence = Sentence("a\u0301b", [(0, 1), (1, 2), (2, 3)])  # two words out of one character
     found = align([sentence], tokenizer(["[UNK]", "a", "##b", "b"]))[0]
     assert found == ([1, 2], [0, NONE, 1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [("wordpiece", 55), ("char", 55), ("bpe", 52), ("byte-bpe", 290), ("unigram", 44)],
+)
+@pytest.mark.parametrize("each", [False, True], ids=["words", "characters"])
+def test_all_kinds_of_tokenizers(kind: str, size: int, each: bool, tmp_path: Path) -> None:
+    """The tokens from one word's first to the next word's first spell that word."""
+    text = "naïve dogs saw 2011 dogs in 北京 and 东京 北京 dogs ran to 北京"
+    (tmp_path / "a.txt").write_text((text + "\n") * 50, encoding="utf-8")
+    made, _ = learn([tmp_path / "a.txt"], Vocabulary(kind=kind, size=size))
+    spans = [(n, n + 1) for n, one in enumerate(text) if one != " "] if each else split_words(text)
+    found = align([Sentence(text, spans)], made)[0]
+    places = [*found.first, len(found.ids)]
+    assert NONE not in places and len(set(places)) == len(spans) + 1
+    for word, (start, end) in enumerate(spans):
+        said = made.decode(found.ids[places[word] : places[word + 1]], skip_special=False)
+        expected = text[start:end]
+        if kind in ("wordpiece", "char"):  # as BERT cleans
+            expected = expected.replace("ï", "i")
+        assert said.replace(" ", "").removeprefix("##") == expected
 
 
 @pytest.mark.parametrize(("length", "room"), [(5, 8), (9, 8), (30, 8), (31, 7), (12, 1), (6, 2)])

@@ -53,15 +53,14 @@ def fit_baseline(
     heads = {"classes": _fit_classes, "many": _fit_many, "number": _fit_number}
     if kind not in heads:
         raise unknown("kind of labels", kind, heads)
-    features = _fit_features(texts, pairs)
-    return Baseline(features, heads[kind](features(texts, pairs), np.asarray(labels), seed, count))
+    features, rows = _fit_features(texts, pairs)
+    return Baseline(features, heads[kind](rows, np.asarray(labels), seed, count))
 
 
 def _fit_features(
     texts: Sequence[str], pairs: Sequence[str] | None
-) -> Callable[[Sequence[str], Sequence[str] | None], Sparse]:
-    """What turns texts into rows of numbers, learned from these texts."""
-    from scipy.sparse import csr_matrix, hstack
+) -> tuple[Callable[[Sequence[str], Sequence[str] | None], Sparse], Sparse]:
+    """What turns texts into rows of numbers, learned from these texts, and their rows."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     known = [*texts, *(pairs or [])]
@@ -69,33 +68,43 @@ def _fit_features(
     grams = [TfidfVectorizer(analyzer="char", ngram_range=(1, 3), **usual)]
     if language_of(known) != "zh":  # texts with spaces have words
         grams.append(TfidfVectorizer(token_pattern=r"\w+", ngram_range=(1, 2), **usual))
-    grams = [one for one in grams if _fits(one, known)]
+    learned = [(one, rows) for one in grams if (rows := _learn(one, known)) is not None]
 
-    def single(rows: Sequence[str]) -> Sparse:
-        if not grams:
-            return csr_matrix((len(rows), 1), dtype=np.float32)
-        return hstack([one.transform(rows) for one in grams], format="csr")
+    def features(firsts: Sequence[str], seconds: Sequence[str] | None) -> Sparse:
+        sides = [firsts] if seconds is None else [firsts, seconds]
+        parts = [[one.transform(side) for one, _ in learned] for side in sides]
+        return _joined(*(_beside(part, len(firsts)) for part in parts))
 
-    def rows_of(firsts: Sequence[str], seconds: Sequence[str] | None) -> Sparse:
-        if seconds is None:
-            return single(firsts)
-        a, b = single(firsts), single(seconds)
-        both, apart = a.multiply(b).tocsr(), abs(a - b)
-        # a product or a difference of n-grams never seen again says nothing; their sums do
-        sums = np.asarray(np.hstack([both.sum(1), apart.sum(1) / 10, *_shares(both, a, b)]))
-        parts = [a, b, apart, both, csr_matrix(sums, dtype=np.float32)]
-        return hstack(parts, format="csr")
-
-    return rows_of
+    rows = _beside([rows for _, rows in learned], len(known))
+    return features, _joined(
+        *(rows[at : at + len(texts)] for at in range(0, len(known), len(texts)))
+    )
 
 
-def _fits(vectorizer: Any, texts: Sequence[str]) -> bool:
-    """Learns the n-grams; false where there are none (empty texts, or only punctuation)."""
+def _learn(vectorizer: Any, texts: Sequence[str]) -> Sparse | None:
+    """The n-grams of texts, or nothing where there are none (empty texts, only punctuation)."""
     try:
-        vectorizer.fit(texts)
+        return vectorizer.fit_transform(texts)
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def _beside(parts: Sequence[Sparse], count: int) -> Sparse:
+    from scipy.sparse import csr_matrix, hstack
+
+    return hstack(parts, format="csr") if parts else csr_matrix((count, 1), dtype=np.float32)
+
+
+def _joined(a: Sparse, b: Sparse | None = None) -> Sparse:
+    """The features of one text, or of two and of what they share."""
+    from scipy.sparse import csr_matrix, hstack
+
+    if b is None:
+        return a
+    both, apart = a.multiply(b).tocsr(), abs(a - b)
+    # a product or a difference of n-grams never seen again says nothing; their sums do
+    sums = np.asarray(np.hstack([both.sum(1), apart.sum(1) / 10, *_shares(both, a, b)]))
+    return hstack([a, b, apart, both, csr_matrix(sums, dtype=np.float32)], format="csr")
 
 
 def _shares(both: Sparse, *sides: Sparse) -> list[FloatArray]:

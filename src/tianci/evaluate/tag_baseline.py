@@ -98,7 +98,8 @@ def fit_tag_baseline(
             if len(wrong):
                 rows = found[bounds[0] + wrong]
                 # An index twice in `rows` counts once, and must: where every sentence of a batch
-                # moves the same weight, it overshoots (people_daily_ner: 0.46 instead of 0.78).
+                # moves the same weight, it overshoots (F1 0.46 instead of 0.78 after 5,000
+                # sentences of people_daily_ner).
                 for target, size in ((weights, 1), (late, step)):
                     target[rows, right[wrong, None]] += size
                     target[rows, chosen[wrong, None]] -= size

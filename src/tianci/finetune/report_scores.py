@@ -43,7 +43,7 @@ def scores_table(record: dict[str, Any]) -> Table | None:
         for name in names
     ]
     ranges = any(math.isfinite(s.low + s.high) for each in found.values() for s in each)
-    note = "In small print: the 95% interval, by bootstrap over the rows." if ranges else ""
+    note = "Each with its 95% interval, by bootstrap over the rows." if ranges else ""
     strong = 0 if names[0] == metric else -1
     shapes, low = _score_bars(known, found)
     return Table(

@@ -84,7 +84,12 @@ def worst(
         missed = [answer.named(span) for span in there if span not in here]
         wrong = [answer.named(span) for span in here if span not in there]
         if missed or wrong:
-            text = answer.sentence.text
-            found.append({"place": row.place, "text": text, "label": missed, "predicted": wrong})
-    found.sort(key=lambda one: -len(one["label"]) - len(one["predicted"]))
-    return found[:SHOWN]
+            error = {
+                "place": row.place,
+                "text": answer.sentence.text,
+                "label": "; ".join(missed),
+                "predicted": "; ".join(wrong),
+            }
+            found.append((len(missed) + len(wrong), error))
+    found.sort(key=lambda pair: -pair[0])
+    return [error for _, error in found[:SHOWN]]

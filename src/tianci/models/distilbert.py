@@ -95,7 +95,7 @@ def from_bert(model: Bert, every: int = 2) -> DistilBert:
     """
     old = model.config
     if not 1 <= every <= old.layers:
-        raise UserError(f"every {every}th of {old.layers} layers leaves no model")
+        raise UserError(f"every must be from 1 to {old.layers}, not {every}: BERT's layers")
     if old.norm_eps != NORM_EPS:
         raise UserError(f"layer_norm_eps is {old.norm_eps:g}, but DistilBERT only knows 1e-12")
     chosen = range(0, old.layers, every)

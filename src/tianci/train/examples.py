@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from tianci.goals.objectives.masked import Masked
 from tianci.goals.objectives.segments import Borders, Example, Pairing, whole
 from tianci.text.tokenizer import Tokenizer
 from tianci.text.words import is_chinese
+from tianci.train.joined import JoinedStore
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -141,6 +142,7 @@ class Recipe:
     short: float  # share of sequences that are shorter on purpose
     batch_tokens: int
     seed: int
+    packing: Literal["document", "full"] = "document"
 
     @property
     def paired(self) -> Pairing | None:
@@ -215,6 +217,14 @@ class Examples:
             raise UserError(
                 f"a length of {recipe.length} tokens is too short for {recipe.goal.name}"
             )
+        if recipe.packing == "full":
+            if recipe.paired:
+                raise UserError(
+                    f"packing full fills sequences across documents, which {recipe.paired.name} "
+                    "has to keep apart; use masked alone, or packing document"
+                )
+            # long enough that the unfilled last sequence of each does not count
+            store = JoinedStore(store, self.sep, tokens=64 * recipe.length)
         self.store, self.tokenizer, self.recipe, self.room = store, tokenizer, recipe, room
         self.words = Words.of(tokenizer)
         # a text may contain "[SEP]" too, and the tokenizer obeys
@@ -303,7 +313,8 @@ class Examples:
         """The examples of one document."""
         if self.recipe.paired is not None:
             return self.recipe.paired.cut(self.store, document, self.room, self.recipe.short, rng)
-        return whole(self.store.sentences(document), self.room, self.recipe.short, rng)
+        found = whole(self.store.sentences(document), self.room, self.recipe.short, rng)
+        return self.store.trimmed(found) if isinstance(self.store, JoinedStore) else found
 
     def assemble(self, examples: list[Example], rng: np.random.Generator) -> Pool:
         """Special tokens around the segments, then masks."""

@@ -262,7 +262,7 @@ class _Session:
     def _examples(self, phase: int) -> Examples:
         s = self.settings
         length = s.last_length if phase else s.length
-        recipe = Recipe(self.goal, length, s.short, self.batch_tokens, self.seed)
+        recipe = Recipe(self.goal, length, s.short, self.batch_tokens, self.seed, s.packing)
         return Examples(self.store, self.tokenizer, recipe)
 
     def _held_out(self) -> list[Any]:

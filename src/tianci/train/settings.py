@@ -40,6 +40,9 @@ class Train:
     last_length: int = setting(0, "sequence length in the last part of the run (0: the same)")
     last_share: float = setting(0.1, "how large that last part is")
     short: float = setting(0.1, "share of sequences that are shorter on purpose")
+    packing: Literal["document", "full"] = setting(
+        "document", "a sequence holds text of one document, or fills up with the next ones (full)"
+    )
     dropout: float | None = setting(None, "dropout in training (default: the preset's)")
     precision: Literal["auto", "float32", "bf16"] = setting(
         "auto", "bf16 autocast where this machine is faster with it"

@@ -26,6 +26,7 @@ LONGEST = 5000  # characters of a text that are compared
 MOST = 1 << 24  # shingles in memory; beyond, a fixed share of them stands for all
 WIDEST = 64  # texts with the same shingle that are compared with one text
 CHUNK = 1 << 22  # shingles compared at once
+BLOCK = 1000  # texts cut into words at once
 HASH, COUNT, TABLE = 32, 8, 22  # bits
 RANK = (1 << HASH + COUNT) - 1
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -94,15 +95,27 @@ class _Sets:
         old = doc < before
         order = np.argsort(rank[old], kind="stable")
         ranks, olds = rank[old][order], doc[old][order]
-        first = np.searchsorted(ranks, rank[~old], "left")
-        count = np.minimum(np.searchsorted(ranks, rank[~old], "right") - first, WIDEST)
-        right = np.repeat(doc[~old], count)
-        left = olds[_ranges(first, count)]
+        rank, doc = rank[~old], doc[~old]
+        first = np.searchsorted(ranks, rank, "left")
+        count = np.minimum(np.searchsorted(ranks, rank, "right") - first, WIDEST)
+        # a part of the texts at a time: each shingle may meet many others
+        begins = np.flatnonzero(np.append(True, doc[1:] != doc[:-1])[: len(doc)])
+        cuts = begins[1:][np.diff(np.cumsum(count)[begins] // CHUNK) > 0]
+        found = [np.empty((2, 0), np.int64)]
+        for some in np.split(np.arange(len(doc)), cuts):
+            left = olds[_ranges(first[some], count[some])]
+            right = np.repeat(doc[some], count[some])
+            found.append(self._likely(left, right, common, least))
+        left, right = np.concatenate(found, axis=1)
+        return left, right
+
+    def _likely(self, left: Ints, right: Ints, common: Ints, least: float) -> Ints:
+        """Of pairs that are listed once per shared element those that share enough."""
         pairs, shared = np.unique(left << HASH | right, return_counts=True)
         left, right = pairs >> HASH, pairs & (1 << HASH) - 1
         small, large = np.sort([self.sizes[left], self.sizes[right]], axis=0)
         fits = (small >= least * large - 1e-9) & (shared >= np.minimum(common[left], common[right]))
-        return left[fits], right[fits]
+        return np.stack([left[fits], right[fits]])
 
     def jaccard(self, left: Ints, right: Ints) -> NDArray[np.float64]:
         """Shared elements divided by all, for each pair of texts."""
@@ -131,7 +144,9 @@ def _ranges(first: Ints, count: Ints) -> Ints:
 
 def _shingles(texts: Sequence[str]) -> Ints:
     """Sorted numbers: text (23 bits), how frequent the shingle is (8), its hash (32)."""
-    units, doc = _units(texts)
+    blocks = [_units(texts[at : at + BLOCK]) for at in range(0, len(texts), BLOCK)]
+    units = np.concatenate([units for units, _ in blocks])
+    doc = np.concatenate([doc + number * BLOCK for number, (_, doc) in enumerate(blocks)])
     mixed = units[: -SHINGLE + 1].copy()
     for at in range(1, SHINGLE):
         mixed = mixed * FACTOR ^ units[at : len(mixed) + at]
