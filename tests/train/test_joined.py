@@ -1,4 +1,4 @@
-"""Documents joined by separators: hand-numbered tokens, full sequences, the same from any position."""
+"""Documents joined by separators: numbered by hand, full sequences, the same from any position."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_goes_on_from_any_position() -> None:
     source = examples("full", documents)
     assert source.store.count() > 3
     drawn = list(islice(source.draws(Position()), 60))
-    assert drawn[-1][2].epoch >= 1 and len({position.document for _, _, position in drawn}) > 3
+    assert drawn[-1][2].epoch >= 1 and len({position.document for _, _, position in drawn}) > 2
     for number, (_, _, position) in enumerate(drawn[:-1]):
         pool, numbers, after = next(examples("full", documents).draws(position))
         expected, wanted, where = drawn[number + 1]

@@ -15,15 +15,14 @@ from tianci.goals.tasks.base import Example, Task
 from tianci.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 4096
-LONGEST = 512  # without being told, texts are cut here even where a model reads more
 
 
-def reading_limit(model: Checkpoint, wanted: int = 0) -> int:
-    """How many tokens of a text are read."""
-    most = int(getattr(model.model.config, "positions", 0) or LONGEST)
+def reading_limit(model: Checkpoint, task: Task, wanted: int = 0) -> int:
+    """How many tokens of a text are read; without being told, as many as the task usually reads."""
+    most = int(getattr(model.model.config, "positions", 0) or task.usual_length)
     if wanted > most:
         raise UserError(f"--length is {wanted}, but the model reads {most} tokens")
-    return wanted or min(most, LONGEST)
+    return wanted or min(most, task.usual_length)
 
 
 def tokenizer_of(model: Checkpoint) -> Tokenizer:

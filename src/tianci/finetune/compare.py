@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from tianci.data.rows import Row
+from tianci.data.tagged import sentence_of
 from tianci.evaluate.baseline import fit_baseline
+from tianci.evaluate.tag_baseline import fit_tag_baseline
 from tianci.finetune.choose import Chosen
 from tianci.finetune.trial import Work, free_memory, run_trial, tell
+from tianci.goals.tagged import spread
 from tianci.goals.tasks.base import Task
 from tianci.goals.tasks.classify import Classify
 from tianci.goals.tasks.regress import Regress
+from tianci.goals.tasks.tag import Tag
 from tianci.metrics.interval import bootstrap_weighted
 
 COUNTS = (100, 500, 2000)
@@ -67,6 +71,8 @@ def bag_answers(
     task: Task, train: Sequence[Row], dev: Sequence[Row], seed: int
 ) -> list[Any] | None:
     """What a bag of words answers, in the form of the task's own answers; None for other tasks."""
+    if isinstance(task, Tag):
+        return tag_answers(task, train, dev)
     if not isinstance(task, Classify | Regress):
         return None
     texts = [[row.values["text"] for row in rows] for rows in (train, dev)]
@@ -81,6 +87,19 @@ def bag_answers(
     fitted = fit_baseline(texts[0], task.gold(train), pairs[0], kind, seed, len(task.labels))
     shown = np.clip(fitted.probabilities(texts[1], pairs[1]), 1e-9, 1 - 1e-9)
     return list(np.log(shown / (1 - shown)) if task.many else np.log(shown))
+
+
+def tag_answers(task: Tag, train: Sequence[Row], dev: Sequence[Row]) -> list[Any]:
+    """What a linear tagger answers."""
+    sentences = [[sentence_of(row, task.unit) for row in rows] for rows in (train, dev)]
+    known, asked = (
+        [[one.text[start:end] for start, end in one.spans] for one in some] for some in sentences
+    )
+    said = fit_tag_baseline(known, [task.gold(row) for row in train]).tags(asked)
+    return [
+        spread(one, range(len(tags)), tags, [1.0] * len(tags))
+        for one, tags in zip(sentences[1], said, strict=True)
+    ]
 
 
 def sentence(rows: list[dict[str, Any]], metric: str) -> str:

@@ -52,10 +52,13 @@ def finetune(
         check_target(out)
     made = make_task(task, task_settings)
     rows = _rows(made, settings, seed)
-    findings = _checked(made, rows, settings, quiet)
+    tokenizer = Tokenizer.load(settings.tokenizer) if settings.tokenizer else None
+    base = load_base(settings.model, tokenizer)
+    limit = reading_limit(base, made, settings.length)
+    findings = _checked(made, rows, base, limit, settings, quiet)
     # labels that only dev or test have can never be predicted, but count as errors
     made = made.learn([row for found in rows.values() for row in found])
-    work = _work(made, settings, rows, quiet)
+    work = _work(made, settings, rows, limit, tokenizer, quiet)
     if work.world.first and not (out / "run.json").exists():
         out.mkdir(parents=True, exist_ok=True)
         table = {
@@ -122,12 +125,17 @@ def _rows(task: Task, settings: Finetune, seed: int) -> dict[str, list[Row]]:
 
 
 def _checked(
-    task: Task, rows: Mapping[str, Sequence[Row]], settings: Finetune, quiet: bool
+    task: Task,
+    rows: Mapping[str, Sequence[Row]],
+    base: Checkpoint,
+    limit: int,
+    settings: Finetune,
+    quiet: bool,
 ) -> list[dict[str, Any]]:
     """What `tianci check` says; findings that make results meaningless stop the run."""
     from tianci.evaluate.check import check, stops, summarise
 
-    findings = check(dict(rows), task)
+    findings = check(dict(rows), task, tokenizer=base.tokenizer, limit=limit)
     fatal = stops(findings)
     if fatal and not settings.force:
         first = fatal[0]
@@ -148,15 +156,19 @@ def _checked(
     return groups
 
 
-def _work(task: Task, settings: Finetune, rows: dict[str, list[Row]], quiet: bool) -> Work:
+def _work(
+    task: Task,
+    settings: Finetune,
+    rows: dict[str, list[Row]],
+    limit: int,
+    tokenizer: Tokenizer | None,
+    quiet: bool,
+) -> Work:
     keep_freed_memory()
     world = parallel.join()
-    tokenizer = Tokenizer.load(settings.tokenizer) if settings.tokenizer else None
-    base = load_base(settings.model, tokenizer)
     bf16 = settings.precision == "bf16" or (
         settings.precision == "auto" and probe.bf16_is_faster(world.device)
     )
-    limit = reading_limit(base, settings.length)
     return Work(settings, task, rows["train"], rows["dev"], limit, quiet, bf16, world, tokenizer)
 
 

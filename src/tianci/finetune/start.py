@@ -99,6 +99,8 @@ def head_plan(model: Checkpoint, task: Task, settings: Finetune) -> HeadPlan | N
                 "and --pooling do not go with it"
             )
         return None
+    if settings.crf and task.head_kind != "token":
+        raise UserError(f"--crf needs a label per token; {task.name} has none")
     standard = task.head_kind in family(model.family).TASK_HEADS
     if standard and not special:
         return None

@@ -255,7 +255,11 @@ class _Trial:
     def _out_of_patience(self) -> bool:
         if not self.settings.patience:
             return False
-        since: int = sum(entry["step"] > self.result.step for entry in self.result.history)
+        # an epoch that has not begun to answer (all O, one class) is not one that got worse
+        since: int = sum(
+            entry["step"] > self.result.step and entry["trouble"] is None
+            for entry in self.result.history
+        )
         return bool(since >= self.settings.patience)
 
     def _remember_history(self) -> None:

@@ -119,7 +119,9 @@ class Predictor:
     @property
     def task_limit(self) -> int:
         """How many tokens the task was trained to read."""
-        return reading_limit(self.checkpoint, int(self.checkpoint.about.get("limit") or 0))
+        return reading_limit(
+            self.checkpoint, self.task, int(self.checkpoint.about.get("limit") or 0)
+        )
 
     @property
     def limit(self) -> int:

@@ -97,4 +97,4 @@ def check_files(
     from tianci.evaluate.tasks import reading_limit, tokenizer_of
 
     known = checkpoint.read(model)
-    return examine(sources, made, columns, tokenizer_of(known), reading_limit(known, length))
+    return examine(sources, made, columns, tokenizer_of(known), reading_limit(known, made, length))

@@ -60,6 +60,8 @@ def near_copies(
     left, right = _Sets([text[telling] for text in both]).candidates(len(before), least)
     similar = np.ones(len(left))
     for part in parts:
+        if not len(left):
+            return {}
         docs, where = np.unique(np.concatenate([left, right]), return_inverse=True)
         sets = _Sets([both[doc][part] for doc in docs.tolist()])
         similar = np.minimum(similar, sets.jaccard(where[: len(left)], where[len(left) :]))

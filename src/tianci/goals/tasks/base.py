@@ -62,6 +62,8 @@ class Task(Goal):
     metric: ClassVar[str]  # the score that dev data choose by; higher is better
     piece_tokens: ClassVar[int] = 8192  # tokens of one forward pass; more are accumulated
 
+    usual_length: ClassVar[int] = 512  # tokens that are read when the user says nothing
+
     labels: tuple[str, ...] = ()
 
     # ------------------------------------------------------------ rows
