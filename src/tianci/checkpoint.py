@@ -9,6 +9,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,7 @@ from tianci import __version__, sentence_files
 from tianci.errors import UserError, unknown
 from tianci.files import read_json, write_directory, write_json
 from tianci.models import families, family, preset_names
-from tianci.models.base import Model, Names, Public
+from tianci.models.base import Model, Names, Public, Turned
 from tianci.nn import adapter
 from tianci.nn.heads import Pooler
 from tianci.nn.task_heads import HeadPlan, PlannedHead
@@ -145,12 +146,27 @@ def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]
     for ours, public in names.items():
         for i in range(layers) if "{i}" in ours else (0,):
             several = (public,) if isinstance(public, str) else public
-            flat[ours.replace("{i}", str(i))] = tuple(p.replace("{i}", str(i)) for p in several)
+            flat[ours.replace("{i}", str(i))] = tuple(
+                type(p)(p.replace("{i}", str(i))) for p in several
+            )
     for name in module.state_dict():
         place, _, kind = name.rpartition(".")
         # adapters have no public name; they keep ours
         known = flat[place] if place in flat else (ADAPTER_PREFIX + place,)
-        yield name, [f"{public}.{kind}" for public in known]
+        yield (
+            name,
+            [
+                Turned(f"{p}.{kind}")
+                if isinstance(p, Turned) and kind == "weight"
+                else f"{p}.{kind}"
+                for p in known
+            ],
+        )
+
+
+def laid(name: str, tensor: Tensor) -> Tensor:
+    """A tensor in the other format's way, from either side."""
+    return tensor.t() if isinstance(name, Turned) else tensor
 
 
 def config_to_public(public: Public, config: Any) -> dict[str, Any]:
@@ -230,8 +246,12 @@ def plain_names(public: Public, tensors: Mapping[str, Tensor]) -> Tensors:
         name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
             "LayerNorm.beta", "LayerNorm.bias"
         )
-        if name not in public.ignored:
+        if not any(fnmatchcase(name, ignored) for ignored in public.ignored):
             result[name] = tensor
+    for copy, original in public.copies.items():
+        if copy in result:
+            tensor = result.pop(copy)
+            result.setdefault(original, tensor)
     return result
 
 
@@ -243,7 +263,8 @@ def found_heads(
 ) -> list[str]:
     """The heads whose own tensors are there; a pooler counts only where no other head has it.
 
-    Several heads may use one name (`classifier`): there `told`, or else the architecture, decides.
+    Several heads may use one name (`classifier`): there `told`, or else the architecture, decides;
+    so they do for a head that has no tensors (one that only uses the token table).
     """
     places = {name.rpartition(".")[0] for name in tensors}
     meant = next((h for h, name in public.architectures.items() if name == architecture), ())
@@ -251,12 +272,13 @@ def found_heads(
     for head in sorted(public.heads, key=lambda name: (name not in told, name not in meant)):
         own = {n for n in public.heads[head].values() if isinstance(n, str) and n[0] != "^"}
         taken = {n for other in heads for n in public.heads[other].values()}
-        if own & places and not own & taken:
+        bare = not public.heads[head] and head in (told or meant)
+        if bare or (own & places and not own & taken):
             heads.append(head)
     shared = {n for head in heads for n in public.heads[head].values()}
     for head, names in public.heads.items():
         inside = [n for n in names.values() if isinstance(n, str)]
-        if head not in heads and all(n[0] == "^" and n[1:] in places for n in inside):
+        if inside and head not in heads and all(n[0] == "^" and n[1:] in places for n in inside):
             heads += [] if shared & set(inside) else [head]
     return [name for name in public.heads if name in heads]
 
@@ -325,20 +347,23 @@ def _fill(module: nn.Module, names: Names, tensors: Tensors, where: str) -> None
         expected = list(module.state_dict()[ours].shape)
         expected[:1] = [expected[0] // len(public)]
         parts: list[Tensor] = []
-        for name in (p.removeprefix("^") for p in public):
+        for target in public:
+            name = target.removeprefix("^")
+            wanted = tuple(reversed(expected) if isinstance(target, Turned) else expected)
             if name not in tensors:
-                raise UserError(f"{where}: tensor {name} {tuple(expected)} is missing")
+                raise UserError(f"{where}: tensor {name} {wanted} is missing")
             tensor = tensors.pop(name)
-            if list(tensor.shape) != expected:
+            if tensor.shape != wanted:
                 raise UserError(
                     f"{where}: tensor {name} has shape {tuple(tensor.shape)}, "
-                    f"but the configuration wants {tuple(expected)}"
+                    f"but the configuration wants {wanted}"
                 )
             if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
                 raise UserError(f"{where}: tensor {name} holds values that are not finite numbers")
-            parts.append(tensor)
+            parts.append(laid(target, tensor))
         # a copy: safetensors may hand out views of the mapped file, which training would write to
-        state[ours] = (torch.cat(parts) if len(parts) > 1 else parts[0].clone()).float()
+        whole = torch.cat(parts) if len(parts) > 1 else parts[0].clone()
+        state[ours] = whole.float().contiguous()
     module.load_state_dict(state, assign=True)
     for ours, tensor in module.state_dict().items():  # parts that several layers share
         if tensor.data_ptr() != state[ours].data_ptr() and not torch.equal(tensor, state[ours]):
@@ -403,7 +428,7 @@ def public_tensors(checkpoint: Checkpoint) -> Tensors:
             for name, piece in zip(targets, pieces, strict=True):
                 inside = name[0] == "^" or name.startswith(ADAPTER_PREFIX)
                 full = prefix + name.removeprefix("^") if inside else before + name
-                piece = piece.contiguous()
+                piece = laid(name, piece).contiguous()
                 # what layers share is written for each of them, in memory of its own
                 result[full] = piece.clone() if piece.data_ptr() in written else piece
                 written.add(piece.data_ptr())

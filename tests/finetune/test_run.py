@@ -145,7 +145,15 @@ def test_remembered_features_are_those_of_the_model(base) -> None:
 
 
 def test_adapters_are_one_small_file_for_their_base(base, reviews, tmp_path) -> None:
-    summary = tune(base, reviews, tmp_path / "out", strategy="adapters", adapter_size=4, lr="1e-2")
+    summary = tune(
+        base,
+        reviews,
+        tmp_path / "out",
+        strategy="adapters",
+        adapter_size=4,
+        lr="1e-2",
+        pooling="max",
+    )
     assert summary["learned"] < summary["parameters"] / 3
     assert summary["dev"]["accuracy"] > 0.9
     assert not (tmp_path / "out" / "model.safetensors").exists()
@@ -208,7 +216,7 @@ def test_kill_and_resume_give_the_same_bits(base, reviews, tmp_path) -> None:
     """SIGKILL in the middle; the resumed run ends with the weights of an undisturbed one."""
     command = [
         sys.executable, "-m", "tianci", "finetune", "classify", "--model", str(base),
-        "--train", str(reviews["train"]), "--dev", str(reviews["dev"]), "--epochs", "12",
+        "--train", str(reviews["train"]), "--dev", str(reviews["dev"]), "--epochs", "6",
         "--lr", "1e-3", "--patience", "0", "--save-every", "7", "--batch", "8", "-q",
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -217,9 +225,8 @@ def test_kill_and_resume_give_the_same_bits(base, reviews, tmp_path) -> None:
     broken = tmp_path / "broken"
     process = subprocess.Popen([*command, "--out", str(broken)], env=environment)
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(list(broken.glob("trials/*/checkpoints/step-*"))) < 1:
+    while time.monotonic() < deadline and not list(broken.glob("trials/*/checkpoints/step-*")):
         time.sleep(0.02)
-    time.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (broken / "scores.json").exists(), "it was killed too late"
@@ -279,10 +286,11 @@ def test_many_labels_at_once(base, tmp_path) -> None:
     (tmp_path / "dev.jsonl").write_text("\n".join(rows[160:]), encoding="utf-8")
     summary = finetune(
         "classify", model=base, train=tmp_path / "train.jsonl", dev=tmp_path / "dev.jsonl",
-        out=tmp_path / "out", classify={"many": True}, metric="micro_f1", **FAST,
+        out=tmp_path / "out", classify={"many": True}, metric="micro_f1",
+        pooling="max", **{**FAST, "epochs": 12},
     )  # fmt: skip
     assert summary["dev"]["micro_f1"] > 0.9
-    answer = tianci.load(tmp_path / "out")("我雨国你")
+    answer = tianci.load(tmp_path / "out")("雨国我你他们有")
     assert answer["labels"] == ["国", "雨"]
 
 

@@ -22,6 +22,11 @@ from tianci.models.base import Model
 Check = Callable[[str, Any, Path], None]
 
 
+def language_head(kind: str) -> str:
+    """The family's own pre-training head."""
+    return "masked" if "masked" in family(kind).HEADS else "causal"
+
+
 def loud_model(kind: str, config: Any) -> Model:
     model: Model = family(kind).build(config).eval()
     loud(model, 0)
@@ -62,6 +67,8 @@ def packed_equals_padded_with_a_mask(kind: str, config: Any, folder: Path) -> No
     def padded(q, k, v, layout, pattern, dropout=0.0):  # type: ignore[no-untyped-def]
         q, k, v = (layout.pad(x).transpose(1, 2) for x in (q, k, v))
         mask = layout.mask[:, None, None, :]
+        if pattern.causal:
+            mask = mask & torch.ones(layout.longest, layout.longest, dtype=torch.bool).tril()
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return layout.pack(out.transpose(1, 2))
 
@@ -107,13 +114,14 @@ def first_layers_can_be_kept(kind: str, config: Any, folder: Path) -> None:
     model = loud_model(kind, config)
     batch = batch_for(config, 4)
     whole = model(batch).layers
+    norm = getattr(model.get_submodule("stack"), "norm", torch.nn.Identity())  # over the last one
     model.keep_layers(2)
     assert model.config == dataclasses.replace(config, layers=2)
     cut = checkpoint.Checkpoint(kind, model)
     checkpoint.write(folder / "cut", cut)
     for version in (model, checkpoint.read(folder / "cut").model):
         layers = version(batch).layers
-        assert len(layers) == 3 and torch.equal(layers[-1], whole[2])
+        assert len(layers) == 3 and torch.equal(layers[-1], norm(whole[2]))
     for count in (0, 3):
         with pytest.raises(UserError, match=f"--layers is {count}, but the model has 2 layers"):
             model.keep_layers(count)
@@ -128,9 +136,9 @@ def dropout_only_in_training(kind: str, config: Any, folder: Path) -> None:
 
 
 def saved_and_loaded_exactly(kind: str, config: Any, folder: Path) -> None:
-    made = checkpoint.create(kind, config, ("masked",))
+    made = checkpoint.create(kind, config, (language_head(kind),))
     loud(made.model, 1)
-    loud(made.heads["masked"], 2)
+    loud(made.heads[language_head(kind)], 2)
     checkpoint.write(folder / "one", made)
     again = checkpoint.read(folder / "one")
     checkpoint.write(folder / "two", again)
@@ -143,10 +151,10 @@ def saved_and_loaded_exactly(kind: str, config: Any, folder: Path) -> None:
 
 def one_step_lowers_the_loss(kind: str, config: Any, folder: Path) -> None:
     torch.manual_seed(0)
-    made = checkpoint.create(kind, config, ("masked",))
-    model, head = made.model.eval(), made.heads["masked"].eval()
+    made = checkpoint.create(kind, config, (language_head(kind),))
+    model, head = made.model.eval(), made.heads[language_head(kind)].eval()
     batch = ragged(5, config.vocabulary, 20)
-    optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+    optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.005)
 
     def loss() -> torch.Tensor:
         logits = head(model(batch).last, model.token_table())
@@ -156,7 +164,7 @@ def one_step_lowers_the_loss(kind: str, config: Any, folder: Path) -> None:
     before.backward()
     assert all(p.grad is not None for p in model.parameters())
     optimizer.step()
-    assert loss() < before - 0.01
+    assert loss() < before - 1e-3
 
 
 def compiles_to_one_graph(kind: str, config: Any, folder: Path) -> None:

@@ -88,15 +88,16 @@ def test_the_real_kernel_takes_these_arguments() -> None:
 def dropped_by_hand(
     q: Tensor, k: Tensor, v: Tensor, lengths: list[int], causal: bool, rate: float
 ) -> Tensor:
-    """Plain attention that draws as attend does: piece by piece, rows before heads."""
+    """Plain attention that draws as attend does: all weights at once, rows before heads."""
     outputs = []
-    for row in zip(*(x.split(lengths) for x in (q, k, v)), strict=True):
+    sizes = [q.shape[1] * n * n for n in lengths]
+    masks = dropout(torch.ones(sum(sizes), dtype=q.dtype), rate, True).split(sizes)
+    for *row, mask in zip(*(x.split(lengths) for x in (q, k, v)), masks, strict=True):
         a, b, c = (x.transpose(0, 1) for x in row)
         scores = a @ b.mT / math.sqrt(q.shape[-1])
         if causal:
             scores = scores.masked_fill(torch.ones(scores.shape[1:]).triu(1).bool(), -torch.inf)
-        keep = dropout(torch.ones(scores.shape, dtype=q.dtype), rate, True)
-        outputs.append((scores.softmax(-1) * keep @ c).transpose(0, 1))
+        outputs.append((scores.softmax(-1) * mask.view(scores.shape) @ c).transpose(0, 1))
     return torch.cat(outputs)
 
 

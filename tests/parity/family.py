@@ -131,7 +131,7 @@ def said_by_ours(ours: Checkpoint, batch: Batch) -> tuple[list[Tensor], dict[str
     states = ours.model(batch)
     said = {}
     for name, head in ours.heads.items():
-        if name == "masked":
+        if name in ("masked", "causal"):
             said[name] = head(states.last, ours.model.token_table())
         elif name in OUTPUTS:
             said[name] = head(states.layers, states.layout)
@@ -146,6 +146,9 @@ def said_by_theirs(theirs: Any, ours: Checkpoint, batch: Batch) -> tuple[list[Te
     inputs = padded_inputs(batch, config.pad, getattr(config, "segments", 0))
     if "choice" in ours.heads:  # all sequences are choices of one question
         inputs = {name: value[None] for name, value in inputs.items()}
+    if "Double" in type(theirs).__name__:  # the token that decides is to be named
+        inputs["mc_token_ids"] = torch.tensor([batch.layout.lengths]) - 1
+        del inputs["attention_mask"]  # what stands behind changes nothing; GPT's wants two sizes
     out = theirs(**inputs, output_hidden_states=True)
     several = len(ours.heads) > 1
     said = {}
@@ -158,9 +161,10 @@ def said_by_theirs(theirs: Any, ours: Checkpoint, batch: Batch) -> tuple[list[Te
             "sequence": lambda: out.logits,
             "token": lambda: pack(out.logits),
             "span": lambda: pack(torch.stack([out.start_logits, out.end_logits], -1)),
-            "choice": lambda: out.logits.T,
+            "causal": lambda: pack(out.logits.flatten(0, -3)),
+            "choice": lambda: out.get("mc_logits", out.logits).T,
         }[name]()
-    return list(out.hidden_states), said
+    return [layer.flatten(0, -3) for layer in out.hidden_states], said
 
 
 def compare(
@@ -200,7 +204,9 @@ def same_gradients(kind: str, source: str, ours: Checkpoint, theirs: Any) -> Non
         parameters = dict(part.named_parameters(remove_duplicate=False))
         total: dict[nn.Parameter, Tensor] = {}
         for mine, targets in checkpoint.translate(names, part):
-            gradient = torch.cat([reference[name.removeprefix("^")] for name in targets])
+            gradient = torch.cat(
+                [checkpoint.laid(name, reference[name.removeprefix("^")]) for name in targets]
+            )
             total[parameters[mine]] = total.get(parameters[mine], 0) + gradient
         assert len(total) == len(list(part.parameters()))
         for parameter, expected in total.items():

@@ -71,7 +71,8 @@ def test_learns_and_goes_on_to_the_same_bits(
     family: str, corpus: Path, byte_corpus: Path, tmp_path: Path
 ) -> None:
     text = byte_corpus if family == "roberta" else corpus
-    summary = run(text, tmp_path / "whole", family, save_every=45, dropout=0.1)
+    packing = "full" if family == "roberta" else "document"
+    summary = run(text, tmp_path / "whole", family, save_every=45, dropout=0.1, packing=packing)
     assert summary["held"]["masked"]["loss"] < summary["unigram_entropy"] - 0.05
     stopped_at(45, tmp_path / "whole", tmp_path / "again")
     pretrain({}, quiet=True, resume=str(tmp_path / "again"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from tianci.errors import UserError
-from tianci.text.source import CHUNK, STDIN, _opened, _without_mark
+from tianci.text.source import CHUNK, STDIN, opened, without_mark
 
 
 class RowError(UserError):
@@ -29,7 +29,7 @@ def each_line(path: Path) -> Iterator[tuple[int, str | RowError]]:
     """Line numbers from 1 and lines without their end; in place of a broken line what is wrong."""
     name = shown(path)
     number = 0
-    with _opened(path) as (_, stream):
+    with opened(path) as (_, stream):
         # line by line, so that the answer to a line on standard input does not wait for the next
         lines = iter(
             stream if path == STDIN else io.BufferedReader(cast(io.RawIOBase, stream), CHUNK)
@@ -45,7 +45,7 @@ def each_line(path: Path) -> Iterator[tuple[int, str | RowError]]:
                 return
             number += 1
             if number == 1:
-                line = _without_mark(path, line)
+                line = without_mark(path, line)
             yield number, _decode(name, number, line)
 
 

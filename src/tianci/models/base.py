@@ -17,6 +17,7 @@ from tianci.nn.activations import activation
 from tianci.nn.attention import SelfAttention
 from tianci.nn.embedding import PlaceEmbedding
 from tianci.nn.feedforward import FeedForward
+from tianci.nn.patterns import Pattern
 from tianci.nn.pooling import pool
 from tianci.nn.residual import PostNorm
 from tianci.nn.stack import Block, Stack
@@ -113,10 +114,10 @@ class Encoder(Model):
         )
 
 
-def post_norm_block(config: Any, norm_eps: float) -> Block:
+def post_norm_block(config: Any, norm_eps: float, pattern: Pattern | None = None) -> Block:
     """A block as BERT has it: width, heads, hidden, activation and dropouts as configured."""
     width, drop = config.width, config.dropout
-    attention = SelfAttention(width, config.heads, config.attention_dropout)
+    attention = SelfAttention(width, config.heads, config.attention_dropout, pattern)
     feed = FeedForward(width, config.hidden, activation(config.activation))
     return Block(
         PostNorm(attention, nn.LayerNorm(width, eps=norm_eps), drop),
@@ -158,6 +159,10 @@ def _as_it_is(config: Any, values: Mapping[str, Any]) -> Any:
     return config
 
 
+class Turned(str):
+    """A public name whose matrices lie the other way round: inputs first (Conv1D of the GPTs)."""
+
+
 # Our module name -> the public one; several public names are stacked (query, key, value in one
 # matrix).
 # "{i}" stands for the number of a layer. Names are given without .weight and .bias.
@@ -178,7 +183,10 @@ class Public:
     architectures: Mapping[
         frozenset[str], str
     ]  # which heads -> the class that transformers calls it
-    ignored: tuple[str, ...] = ()  # tensors that carry nothing (buffers, tied copies)
+    ignored: tuple[str, ...] = ()  # tensors that carry nothing (buffers, tied copies); * is any
+    copies: Mapping[str, str] = field(
+        default_factory=dict
+    )  # a tied copy that some files hold instead of the original -> the original
     fixed: Mapping[str, Any] = field(
         default_factory=dict
     )  # public settings of which we know one value

@@ -114,8 +114,12 @@ class _Dropped(torch.autograd.Function):
         rate: float,
     ) -> Tensor:
         mixed = query.new_empty(query.shape)
+        pieces = list(_pieces(layout, query.shape[1]))
+        sizes = [query.shape[1] * piece.tokens * piece.length for piece in pieces]
+        words = draw([sum(sizes)], query.dtype)
+        dice = iter(torch.split(stretch(words, [sum(sizes)]), sizes))
         saved: list[Tensor] = []
-        for piece in _pieces(layout, query.shape[1]):
+        for piece in pieces:
             q, k, v = (_rows(x, piece) for x in (query, key, value))
             scores = _product(q, k.mT, 1 / math.sqrt(q.shape[-1]))
             if layout.prefix is not None:
@@ -124,12 +128,11 @@ class _Dropped(torch.autograd.Function):
             elif pattern.causal:
                 scores += scores.new_full(scores.shape[1:], -torch.inf).triu(1)
             weights = scores.softmax(-1)
-            dice = stretch(draw(weights.shape, weights.dtype), weights.shape)
-            kept = zeroed(weights, dice, rate)
+            kept = zeroed(weights, next(dice).view(weights.shape), rate)
             _put(mixed, piece, _product(kept, v, 1 / (1 - rate)))
             saved += (q, k, v, weights, kept)
         ctx.save_for_backward(*saved)
-        ctx.layout, ctx.rate = layout, rate
+        ctx.pieces, ctx.rate = pieces, rate
         return mixed
 
     @staticmethod
@@ -138,7 +141,7 @@ class _Dropped(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         dquery, dkey, dvalue = (gradient.new_empty(gradient.shape) for _ in range(3))
         saved = iter(ctx.saved_tensors)
-        for piece in _pieces(ctx.layout, gradient.shape[1]):
+        for piece in ctx.pieces:
             q, k, v, weights, kept = (next(saved) for _ in range(5))
             scale, up = 1 / math.sqrt(q.shape[-1]), 1 / (1 - ctx.rate)
             g = _rows(gradient, piece)

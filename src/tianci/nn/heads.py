@@ -50,6 +50,21 @@ class VocabularyHead(nn.Module):
         return vocabulary_loss(self.transform(x), table, self.bias, answers)
 
 
+class TiedHead(nn.Module):
+    """Logits over the vocabulary by the token table alone: no weights of its own (GPT)."""
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        return F.linear(x, table)
+
+    def loss(self, x: Tensor, table: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
+        """(summed cross entropy, number of right answers) without ever holding all logits."""
+        if torch.is_autocast_enabled(x.device.type):  # the fused way computes in one precision only
+            logits = self(x, table).float()
+            hits = torch.eq(logits.argmax(-1), answers).sum()
+            return F.cross_entropy(logits, answers, reduction="sum"), hits
+        return vocabulary_loss(x, table, table.new_zeros(len(table)), answers)
+
+
 class PooledClassifier(nn.Module):
     """Pooler, dropout, linear: BERT's head for anything said about a whole sequence."""
 

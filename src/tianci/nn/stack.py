@@ -33,3 +33,15 @@ class Stack(nn.Module):
         for block in self.blocks:
             layers.append(block(layers[-1], layout))
         return layers
+
+
+class NormedStack(Stack):
+    """Pre-norm blocks leave their stream as it is; the last layer is normalised (GPT-2, T5)."""
+
+    def __init__(self, blocks: Sequence[nn.Module], norm: nn.Module):
+        super().__init__(blocks)
+        self.norm = norm
+
+    def forward(self, x: Tensor, layout: Layout) -> list[Tensor]:
+        layers = super().forward(x, layout)
+        return [*layers[:-1], self.norm(layers[-1])]

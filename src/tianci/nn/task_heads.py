@@ -37,6 +37,19 @@ class SequenceHead(nn.Module):
         return out
 
 
+class LastTokenHead(nn.Module):
+    """The decoders' way: dropout and linear on the last token, which alone has seen all others."""
+
+    def __init__(self, width: int, outputs: int, dropout: float, bias: bool):
+        super().__init__()
+        self.linear, self.dropout = nn.Linear(width, outputs, bias), dropout
+
+    def forward(self, layers: Layers, layout: Layout) -> Tensor:
+        last = dropout(layers[-1][layout.last()], self.dropout, self.training)
+        out: Tensor = self.linear(last)
+        return out
+
+
 class TokenHead(nn.Module):
     """Dropout and linear on each token of the last layer."""
 

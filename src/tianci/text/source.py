@@ -69,7 +69,7 @@ def read_blocks(path: Path, progress: Callable[[int], object] | None = None) -> 
     path = Path(path)
     before = 0  # lines of earlier blocks
     told = 0
-    with _opened(path) as (raw, stream):
+    with opened(path) as (raw, stream):
         for block in _whole_lines(path, stream):
             yield (lines := _decode(path, block, before))
             before += len(lines)
@@ -80,7 +80,7 @@ def read_blocks(path: Path, progress: Callable[[int], object] | None = None) -> 
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+def opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """The file on disk and the stream of its plain bytes."""
     if path == STDIN:
         yield sys.stdin.buffer, sys.stdin.buffer
@@ -142,14 +142,14 @@ def _chunks(path: Path, stream: BinaryIO) -> Iterator[bytes]:
                 f"{path}: damaged after {size:,} bytes of text ({error}); make the file again"
             ) from error
         if not size:
-            chunk = _without_mark(path, chunk)
+            chunk = without_mark(path, chunk)
         if not chunk:
             return
         size += len(chunk)
         yield chunk
 
 
-def _without_mark(path: Path, chunk: bytes) -> bytes:
+def without_mark(path: Path, chunk: bytes) -> bytes:
     for mark, encoding in MARKS:
         if chunk.startswith(mark):
             if encoding:
