@@ -58,8 +58,9 @@ def test_neighbours_and_blocks_are_uncorrelated() -> None:
     mask = dropped((64 * BLOCK // 512, 512), 0.1, 3).flatten()
     bound = 4.5 / math.sqrt(len(mask))
     for lag in (1, 2, 511, 512, SHIFT, BLOCK, BLOCK - SHIFT, BLOCK + SHIFT, 2 * (BLOCK - SHIFT)):
-        # a lag of BLOCK - SHIFT meets the same first word, of BLOCK the same second one
-        assert abs(correlation(mask[:-lag], mask[lag:])) < bound * (8 if lag > 512 else 1), lag
+        # a lag of BLOCK - SHIFT meets the same first word, of BLOCK the same second one: none on
+        # average, but in one draw up to about 0.005 (2.7 times as scattered as independent ones)
+        assert abs(correlation(mask[:-lag], mask[lag:])) < bound * (3 if lag > 512 else 1), lag
 
 
 def test_calls_and_seeds_differ_and_repeat() -> None:

@@ -32,6 +32,7 @@ MEANING = {
     "sentence_order.swapped": 'pairs labelled "swapped"',
     "sentence_order.follows": 'pairs labelled "in order" that are neighbours in order',
     "sentence_order.leads": 'pairs labelled "swapped" that are neighbours swapped',
+    "once": "tokens of the documents that are in exactly one sequence",
     "several_tokens": "words of more than one token",
     "unknown": "unknown tokens",
     "shorter": "sequences below the full length",
@@ -43,7 +44,10 @@ LOOKS = {
     "random": ("37;41", "[{0}>{1}]"),
     "kept": ("30;42", "[={0}]"),
 }
-SECTIONS = ("pretrain", "train", "model", "masked", "next_sentence", "sentence_order")
+SECTIONS = (
+    *("pretrain", "train", "model", "masked", "next_sentence", "sentence_order"),
+    *("causal", "span", "prefix"),
+)
 
 
 @command(
@@ -91,7 +95,8 @@ def audit(
     goal = parse(objective or given["pretrain"].get("objective", "masked+next_sentence"), given)
     train = build(Train, given["train"], "train")
     source = Corpus(corpus)
-    recipe = Recipe(goal, length or train.length, train.short, train.batch_tokens or 2048, run.seed)
+    recipe = Recipe(goal, length or train.length, train.short, train.batch_tokens or 2048, run.seed,
+                    train.packing)  # fmt: skip
     examples = Examples(SplitStore(source.split(split)), source.tokenizer(), recipe)
     report = measure(examples, tokens)
     if run.json:
@@ -100,7 +105,7 @@ def audit(
     colored = _colored() if color is None else color
     click.echo(table(report))
     click.echo("\n" + verdict(report, goal.name) + "\n")
-    click.echo(legend(colored), color=colored)
+    click.echo(legend(colored) if recipe.laying is None else "examples:", color=colored)
     for number, sample in enumerate(report.samples, 1):
         click.echo(f"\n{number:>2}. {draw(sample, colored)}", color=colored)
 

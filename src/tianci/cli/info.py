@@ -36,9 +36,12 @@ def describe(model: str) -> dict[str, Any]:
         with torch.device(
             "meta"
         ):  # sizes only: bert-large must not take a gigabyte to be described
-            saved = checkpoint.create(kind, config, heads=("pooler",))
+            known = family(kind).HEADS
+            saved = checkpoint.create(kind, config, ("pooler",) if "pooler" in known else ())
             for heads, name in saved.public.architectures.items():
-                counts[name] = checkpoint.create(kind, config, tuple(sorted(heads))).parameter_count
+                if heads <= set(known):  # heads of tasks have as many outputs as there are labels
+                    made = checkpoint.create(kind, config, tuple(sorted(heads)))
+                    counts[name] = made.parameter_count
     else:
         saved = checkpoint.read(model)
     parameters = saved.parameter_count
@@ -54,7 +57,9 @@ def describe(model: str) -> dict[str, Any]:
         "bytes": parameters * 4,
         "flops_per_token": {str(n): body.flops(n) for n in sorted({min(128, longest), longest})},
         "heads": sorted(saved.heads),
-        "task": saved.about.get("task"),
+        "task": (saved.about.get("task") or {}).get("name"),
+        "decision": saved.about.get("decision"),
+        "scores": saved.about.get("scores"),
         "labels": [labels[key] for key in sorted(labels, key=int)]
         if labels
         else saved.about.get("labels"),
@@ -79,8 +84,16 @@ def _table(facts: dict[str, Any]) -> str:
                 f"{flops:,.0f} forward, about {3 * flops:,.0f} in training",
             )
         )
-    for name in ("heads", "task", "labels", "tokenizer", "provenance"):
-        if facts[name]:
-            rows.append((name, facts[name]))
+    for name in ("heads", "task", "labels", "decision", "scores", "tokenizer", "provenance"):
+        rows += _lines(name, facts[name])
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _lines(name: str, value: Any) -> list[tuple[str, Any]]:
+    """One row per fact, nested tables row by row; what is not known is left out."""
+    if isinstance(value, dict):
+        return [row for key, part in value.items() for row in _lines(f"{name}, {key}", part)]
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    return [] if value in (None, "", ()) else [(name, value)]

@@ -17,6 +17,9 @@ SECTIONS = {
     "masked": dict,
     "next_sentence": dict,
     "sentence_order": dict,
+    "causal": dict,
+    "span": dict,
+    "prefix": dict,
 }
 
 
@@ -47,6 +50,13 @@ def pretrain(run: Run, recipe: str | None, resume: str | None) -> None:
         run.result(summary, lambda: _text(summary))
 
 
+def _try(summary: dict[str, Any]) -> str:
+    """What can be done with a model of this kind."""
+    if "masked" in summary["held"]:
+        return f"; try: tianci fill {summary['out']} TEXT_WITH_[MASK]"
+    return f"; try: tianci score {summary['out']} TEXT" if "causal" in summary["held"] else ""
+
+
 def _text(summary: dict[str, Any]) -> str:
     lines = [
         f"{summary['steps']:,} steps, {summary['tokens']:,} tokens in "
@@ -57,6 +67,6 @@ def _text(summary: dict[str, Any]) -> str:
             for name, v in summary["held"].items()
         ),
         summary["verdict"],
-        f"the model is in {summary['out']}; try: tianci fill {summary['out']} TEXT_WITH_[MASK]",
+        f"the model is in {summary['out']}{_try(summary)}",
     ]
     return "\n".join(lines)

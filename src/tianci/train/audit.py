@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ def wilson(hits: float, count: float, deviations: float = CERTAINTY) -> tuple[fl
 
 
 @dataclass
-class _Count:
+class Count:
     """Hits among cases; cases of unequal weight count as fewer."""
 
     hits: float = 0.0
@@ -107,6 +108,10 @@ def audit(examples: Examples, tokens: int = 1_000_000, expected: Joint | None = 
 
     `expected` says what is promised: the goal that makes the examples, unless told otherwise.
     """
+    if examples.recipe.laying is not None:
+        from tianci.train.laid_audit import LaidAudit  # builds on this module
+
+        return LaidAudit(examples, examples.recipe.laying).run(tokens)
     return _Audit(examples, expected or examples.recipe.goal).run(tokens)
 
 
@@ -128,7 +133,7 @@ class _Drawn:
 class _Audit:
     examples: Examples
     expected: Joint
-    counts: dict[str, _Count] = field(default_factory=dict)
+    counts: dict[str, Count] = field(default_factory=dict)
     lengths: list[int] = field(default_factory=list)
     firsts: dict[int, int] = field(default_factory=dict)  # document -> its first token
 
@@ -142,6 +147,7 @@ class _Audit:
     def run(self, tokens: int) -> Report:
         samples: list[Sample] = []
         for pool, numbers in self.examples.once(tokens):
+            assert isinstance(pool, Pool)
             batch = pool.batch(numbers)
             drawn = self._take_back(batch, pool, pool.sort(numbers))
             self._text(drawn)
@@ -153,8 +159,8 @@ class _Audit:
             samples = samples or self._samples(drawn)
         return Report(self._rates(), sum(self.lengths), len(self.lengths), samples)
 
-    def _count(self, name: str) -> _Count:
-        return self.counts.setdefault(name, _Count())
+    def _count(self, name: str) -> Count:
+        return self.counts.setdefault(name, Count())
 
     def _take_back(self, batch: Batch, pool: Pool, numbers: Ids) -> _Drawn:
         seen: Ids = batch.tokens.numpy()
@@ -333,9 +339,7 @@ class _Audit:
             if name in self.counts and self.counts[name].cases:
                 rates[name] = self.counts[name].rate(None)
         if self.lengths:
-            mean = float(np.mean(self.lengths))
-            error = CERTAINTY * float(np.std(self.lengths)) / math.sqrt(len(self.lengths))
-            rates["mean_length"] = Rate(mean, mean - error, mean + error)
+            rates["mean_length"] = mean_rate(self.lengths)
         return rates
 
     def _samples(self, drawn: _Drawn) -> list[Sample]:
@@ -365,6 +369,13 @@ class _Audit:
         paired = self.examples.recipe.paired
         found = (names for kind, names in LABELS.items() if isinstance(paired, kind))
         return next(found, ("", ""))
+
+
+def mean_rate(values: Sequence[float], expected: float | None = None) -> Rate:
+    """A mean and the interval in which the true one must lie."""
+    mean = float(np.mean(values))
+    error = CERTAINTY * float(np.std(values)) / math.sqrt(len(values))
+    return Rate(mean, mean - error, mean + error, expected)
 
 
 def _plain(value: float | None) -> float | None:

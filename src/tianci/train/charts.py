@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tianci.goals.base import LANGUAGE, language_of
 from tianci.train.history import History, Track, number, rate, table
 from tianci.train.picture import Chart, Level, Line, Mark, compact, percent
 from tianci.train.settings import Train
@@ -18,7 +19,7 @@ def loss_chart(history: History, goal: str, tall: bool = False) -> Chart:
     """The loss of one goal, with what it must get below."""
     return Chart(
         title=f"{words(goal).capitalize()} loss",
-        unit="nats per token" if goal == "masked" else "nats",
+        unit="nats per token" if goal in LANGUAGE else "nats",
         lines=_curves(history, history.losses[goal], history.held_losses[goal]),
         end=history.last_step,
         levels=floors(history, goal),
@@ -31,7 +32,7 @@ def floors(history: History, goal: str) -> list[Level]:
     """The loss of models that do not read: they count, know the token before, or toss a coin."""
     if goal in PAIRS:
         return [Level(f"chance {math.log(2):.2f}", math.log(2))]
-    if goal != "masked":
+    if goal not in LANGUAGE:
         return []
     unigram, bigram = history.fact("unigram_entropy"), history.fact("bigram_entropy")
     both = [
@@ -77,9 +78,7 @@ def small_charts(history: History, main: str) -> list[Chart]:
 
 def main_goal(history: History) -> str | None:
     """The goal whose loss is the large picture."""
-    if "masked" in history.goals:
-        return "masked"
-    return history.goals[0] if history.goals else None
+    return language_of(history.goals) or next(iter(history.goals), None)
 
 
 def marks(history: History) -> list[Mark]:

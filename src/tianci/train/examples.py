@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 from tianci.batch import Batch, Layout
 from tianci.errors import UserError
 from tianci.goals.base import Joint
+from tianci.goals.laying import Laying
 from tianci.goals.objectives.masked import Masked
 from tianci.goals.objectives.segments import Borders, Example, Pairing, whole
 from tianci.text.tokenizer import Tokenizer
 from tianci.text.words import is_chinese
+from tianci.train import drawing
 from tianci.train.joined import JoinedStore
+from tianci.train.laid import LaidPool
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -150,6 +153,11 @@ class Recipe:
         return found
 
     @property
+    def laying(self) -> Laying | None:
+        found: Laying | None = self.goal.find(Laying)
+        return found
+
+    @property
     def masked(self) -> Masked | None:
         found: Masked | None = self.goal.find(Masked)
         return found
@@ -169,16 +177,13 @@ class Pool:
 
     def sort(self, numbers: Ids) -> Ids:
         """The order in which a batch holds its examples: longest first."""
-        return numbers[np.argsort(-self.lengths[numbers], kind="stable")]
+        return drawing.longest_first(self.lengths, numbers)
 
     def batch(self, numbers: Ids) -> Batch:
         """The examples of these numbers, longest first."""
         numbers = self.sort(numbers)
         lengths = self.lengths[numbers]
-        begins = (np.cumsum(self.lengths) - self.lengths)[numbers]
-        index = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(
-            lengths.sum()
-        )
+        index = drawing.places(self.lengths, numbers)
         places = np.flatnonzero(self.chosen[index])
         return Batch(
             tokens=torch.from_numpy(self.seen[index]),
@@ -193,14 +198,10 @@ class Pool:
 
     def plan(self, budget: int, rng: np.random.Generator) -> list[Ids]:
         """All examples in random order, cut into batches of about `budget` tokens."""
-        order = rng.permutation(len(self.lengths))
-        if not len(order):
-            return []
-        total = np.cumsum(self.lengths[order])
-        batches = max(1, round(int(total[-1]) / budget))
-        # borders at equal shares of the tokens, so that no small rest remains
-        borders = np.searchsorted(total, np.arange(1, batches) * (total[-1] / batches)) + 1
-        return [part for part in np.split(order, borders) if len(part)]
+        return drawing.plan(self.lengths, budget, rng)
+
+
+AnyPool = Pool | LaidPool
 
 
 class Examples:
@@ -209,8 +210,12 @@ class Examples:
     def __init__(self, store: Store, tokenizer: Tokenizer, recipe: Recipe):
         if store.count() == 0:
             raise UserError("the corpus has no documents")
-        self.cls = _required(tokenizer.cls, "[CLS]", recipe)
-        self.sep = _required(tokenizer.sep, "[SEP]", recipe)
+        if recipe.laying is None:
+            self.cls = _required(tokenizer.cls, "[CLS]", recipe)
+            self.sep = _required(tokenizer.sep, "[SEP]", recipe)
+        else:
+            self.marks = recipe.laying.marks(tokenizer)
+            self.cls, self.sep = self.marks.begin, self.marks.end
         self.mask = _required(tokenizer.mask, "[MASK]", recipe) if recipe.masked else -1
         room = recipe.length - (3 if recipe.paired else 2)
         if room < 4:
@@ -238,7 +243,7 @@ class Examples:
         # enough batches in a pool for a good shuffle, few enough to be built in a moment
         self.pool_tokens = max(32 * recipe.batch_tokens, 1 << 18)
 
-    def draws(self, position: Position) -> Iterator[tuple[Pool, Ids, Position]]:
+    def draws(self, position: Position) -> Iterator[tuple[AnyPool, Ids, Position]]:
         """Endlessly, from a position on: a pool, the examples of a batch, the position after it."""
         epoch, document = position.epoch, position.document
         used, started_inside = position.batch, document > 0 or position.batch > 0
@@ -270,7 +275,7 @@ class Examples:
             found.append(pool.batch(numbers))
         return found
 
-    def once(self, tokens: int) -> Iterator[tuple[Pool, Ids]]:
+    def once(self, tokens: int) -> Iterator[tuple[AnyPool, Ids]]:
         """The first draws, up to so many tokens, never more than one epoch."""
         for pool, numbers, position in self.draws(Position()):
             if position.epoch > 0:
@@ -294,7 +299,7 @@ class Examples:
         order: Ids = self.rng("order", self.drawn(epoch)).permutation(self.store.count())
         return order
 
-    def pool(self, epoch: int, document: int, order: Ids) -> tuple[Pool, int]:
+    def pool(self, epoch: int, document: int, order: Ids) -> tuple[AnyPool, int]:
         """The examples of the next documents, and where the pool after it begins."""
         epoch = self.drawn(epoch)
         examples: list[Example] = []
@@ -304,19 +309,29 @@ class Examples:
             rng = self.rng("cut", epoch, number)
             for example in self.cut(number, rng):
                 examples.append(example)
-                tokens += example.a[1] - example.a[0]
-                tokens += example.b[1] - example.b[0] if example.b else 0
+                tokens += example.tokens
             place += 1
         return self.assemble(examples, self.rng("mask", epoch, document)), place
 
     def cut(self, document: int, rng: np.random.Generator) -> Iterator[Example]:
         """The examples of one document."""
+        if self.recipe.laying is not None:
+            return self.recipe.laying.cut(self.store.sentences(document), self.recipe.length, rng)
         if self.recipe.paired is not None:
             return self.recipe.paired.cut(self.store, document, self.room, self.recipe.short, rng)
         found = whole(self.store.sentences(document), self.room, self.recipe.short, rng)
         return self.store.trimmed(found) if isinstance(self.store, JoinedStore) else found
 
-    def assemble(self, examples: list[Example], rng: np.random.Generator) -> Pool:
+    def assemble(self, examples: list[Example], rng: np.random.Generator) -> AnyPool:
+        """What the objective lays out, or special tokens around the segments, then masks."""
+        if self.recipe.laying is not None:
+            lay, marks = self.recipe.laying.lay, self.marks
+            texts = (self.store.read(*e.a).astype(np.int64) for e in examples)
+            laid = [lay(text, e, marks, rng) for text, e in zip(texts, examples, strict=True)]
+            return LaidPool(examples, laid)
+        return self.templated(examples, rng)
+
+    def templated(self, examples: list[Example], rng: np.random.Generator) -> Pool:
         """Special tokens around the segments, then masks."""
         extra = 3 if self.recipe.paired else 2
         lengths = np.array(

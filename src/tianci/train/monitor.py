@@ -2,7 +2,7 @@
 
 The floors come from the corpus: `unigram` is the loss of a model that knows only how frequent
 tokens are, `bigram` of one that also knows the token before. A masked model that stays at the
-first has not begun to read.
+first has not begun to read; neither has a causal one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from tianci.goals.base import language_of
 from tianci.train.loop import Step
 
 NEAR = 0.1  # nats around the unigram floor that count as the plateau
@@ -45,6 +46,7 @@ class Monitor:
     warm_until: float = 0.0
     steps_after_warmup: int = 0
     pair_smooth: float = math.nan
+    language: str | None = None  # the goal that guesses tokens
 
     def before(self) -> list[Finding]:
         """What can be said before the first step."""
@@ -70,7 +72,7 @@ class Monitor:
             found.append(
                 Finding(
                     "warmup",
-                    f"{self.layers} post-norm layers without warm-up usually never leave the "
+                    f"{self.layers} layers without warm-up usually never leave the "
                     f"plateau; "
                     "set train.warmup to 0.1",
                 )
@@ -91,7 +93,8 @@ class Monitor:
         """Judges one step; `warm` says that warm-up is over."""
         if not math.isfinite(step.loss) or not math.isfinite(step.gradient):
             return Finding("nan", self._nan(step), fatal=True)
-        loss = step.parts.get("masked", step.loss)
+        self.language = language_of(step.parts)
+        loss = step.parts[self.language] if self.language else step.loss
         self.smooth = loss if math.isnan(self.smooth) else 0.98 * self.smooth + 0.02 * loss
         cut = float(bool(self.clip) and step.gradient > self.clip)
         self.clipped = 0.98 * self.clipped + 0.02 * cut
@@ -101,7 +104,7 @@ class Monitor:
         self.best = min(self.best, self.smooth)
         if self.smooth > self.best + 1.0 and self.steps_after_warmup > 50:
             return self._once("diverged", self._diverged())
-        if "masked" in step.parts and self.steps_after_warmup >= self.patience:
+        if self.language and self.steps_after_warmup >= self.patience:
             if self.smooth > self.unigram + 1.0:
                 return self._once("labels", self._above())
             if self.smooth > self.unigram - NEAR:
@@ -147,16 +150,16 @@ class Monitor:
 
     def _above(self) -> str:
         return (
-            f"the masked loss is {self.smooth:.2f}, above the {self.unigram:.2f} of a model that "
-            f"only "
+            f"the {self.language} loss is {self.smooth:.2f}, above the {self.unigram:.2f} of a "
+            "model that only "
             "counts tokens: the rate is far too high, or the labels do not belong to the text; "
             f"try train.lr={self.usual_lr:g}, and run tianci audit on the corpus"
         )
 
     def _plateau(self, step: Step) -> str:
         head = (
-            f"the masked loss stays at {self.smooth:.2f}; a model that only counts tokens has "
-            f"{self.unigram:.2f}. "
+            f"the {self.language} loss stays at {self.smooth:.2f}; a model that only counts tokens "
+            f"has {self.unigram:.2f}. "
         )
         if self.unknown_rate > 0.05:
             return head + (
@@ -172,7 +175,7 @@ class Monitor:
                 head + f"The rate {self.lr:g} is too low for this size: train.lr={self.usual_lr:g}"
             )
         if self.warmup < 0.01 and self.layers >= 6:
-            return head + f"{self.layers} post-norm layers need warm-up: train.warmup=0.1"
+            return head + f"{self.layers} layers need warm-up: train.warmup=0.1"
         return head + (
             f"The rate is usual, so suspect the text or the labels: tianci audit shows what is "
             f"asked; "

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tianci.goals.base import LANGUAGE, language_of
 from tianci.train.charts import loss_chart, main_goal, small_charts, words
 from tianci.train.history import Event, History, number, table
 from tianci.train.picture import Chart, draw
@@ -67,7 +68,7 @@ def page(history: History) -> str:
 def verdict(history: History) -> tuple[str, str]:
     """How it went (good, fair, bad, open) and the sentence that says so."""
     said = str(history.facts.get("verdict", "")) if history.finished else ""
-    held = history.held_losses.get("masked")
+    held = history.held_losses.get(language_of(history.held_losses) or "")
     loss = held.last() if held else math.nan
     if said:
         unigram, bigram = history.fact("unigram_entropy"), history.fact("bigram_entropy")
@@ -111,7 +112,7 @@ def _figures(history: History) -> str:
     for goal in history.goals:
         loss = history.held_losses[goal].last()
         accuracy = history.held_accuracies[goal].last()
-        if goal == "masked" and math.isfinite(loss):
+        if goal in LANGUAGE and math.isfinite(loss):
             note = f"bigram floor {bigram:.2f}" if bigram == bigram else "nats per token"
             tiles.append(("Held-out loss", f"{loss:.3f}", note))
         if math.isfinite(accuracy):

@@ -21,7 +21,7 @@ from tianci.data.corpus import MANIFEST, Corpus
 from tianci.data.store import SplitStore
 from tianci.errors import Stopped, UserError
 from tianci.files import read_json, write_json
-from tianci.goals.base import Joint
+from tianci.goals.base import LANGUAGE, Joint, language_of
 from tianci.goals.objectives import objective_names, parse
 from tianci.models import preset
 from tianci.settings import as_table, build
@@ -36,7 +36,7 @@ from tianci.train.place import check_target, publish
 from tianci.train.presets import Pace, pace
 from tianci.train.settings import Pretrain, Train
 from tianci.train.signals import catch
-from tianci.train.vocabulary import fit_vocabulary
+from tianci.train.vocabulary import fit_vocabulary, vocabulary_sizes
 
 HELD_TOKENS = 40_000  # of held-out text per evaluation: 6,000 guesses, a second or two
 HELD_SEED = 20_180_811  # fixed: every run is measured on the same examples
@@ -147,12 +147,7 @@ def _start(
                 _add_head(model, name)
         return model
     kind, config = preset(wanted.preset)
-    table = {
-        **dataclasses.asdict(config),
-        "vocabulary": len(tokenizer),
-        "pad": tokenizer.pad or 0,
-        **sizes,
-    }
+    table = {**dataclasses.asdict(config), **vocabulary_sizes(config, tokenizer), **sizes}
     config = build(type(config), table, "model")
     model = checkpoint.create(kind, config, goal.heads)
     model.tokenizer = tokenizer
@@ -392,8 +387,8 @@ class _Session:
         result = measure(self.model, self.goal, self.held, self.world.device)
         self._say("held", step=at.step, held=result, seconds=at.seconds)
         self.last_result = result
-        if "masked" in result and not math.isnan(self.monitor.smooth):
-            finding = self.monitor.held_out(self.monitor.smooth, result["masked"]["loss"])
+        if (language := language_of(result)) and not math.isnan(self.monitor.smooth):
+            finding = self.monitor.held_out(self.monitor.smooth, result[language]["loss"])
             if finding:
                 self._report(finding, at.step)
 
@@ -427,7 +422,7 @@ class _Session:
         flops = probe.training_flops(self.model, self.settings.length)
         info = self.corpus.info["statistics"]
         entries = [e for e in journal.read(self.run / "log.jsonl") if e["event"] == "step"]
-        for name in set(result) - {"masked"}:
+        for name in set(result) - set(LANGUAGE):
             finding = self.monitor.pairs(name, result[name]["accuracy"], result[name]["count"])
             if finding:
                 self._report(finding, at.step)
@@ -479,11 +474,12 @@ class _Session:
 
 def verdict(held: Mapping[str, Any], unigram: float, bigram: float) -> str:
     """One sentence on what was learned."""
-    if "masked" not in held:
+    language = language_of(held)
+    if language is None:
         return "no held-out text to judge on"
-    loss, accuracy = held["masked"]["loss"], held["masked"]["accuracy"]
+    loss, accuracy = held[language]["loss"], held[language]["accuracy"]
     facts = (
-        f"held-out masked loss {loss:.2f}, accuracy {accuracy:.1%} "
+        f"held-out {language} loss {loss:.2f}, accuracy {accuracy:.1%} "
         f"(token frequencies alone: {unigram:.2f}, the token before: {bigram:.2f})"
     )
     if loss > unigram - 0.1:

@@ -4,13 +4,28 @@ pieces."""
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from torch import nn
 
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
+from tianci.goals.laying import begin_and_end
 from tianci.text.tokenizer import Tokenizer
+
+
+def vocabulary_sizes(config: Any, tokenizer: Tokenizer) -> dict[str, int | None]:
+    """What a configuration says about a vocabulary: its size, and special tokens by their ids."""
+    begin, end = begin_and_end(tokenizer)
+    known = {
+        "vocabulary": len(tokenizer),
+        "pad": tokenizer.pad or 0,
+        "begin": begin,
+        "end": end,
+    }
+    fields = {field.name for field in dataclasses.fields(config)}
+    return {name: value for name, value in known.items() if name in fields}
 
 
 def fit_vocabulary(model: Checkpoint, tokenizer: Tokenizer) -> int:
@@ -44,7 +59,8 @@ def fit_vocabulary(model: Checkpoint, tokenizer: Tokenizer) -> int:
         rows[i] = table[pieces].mean(0) if pieces else table.mean(0)
         if bias is not None and token in place:
             biases[i] = bias.detach()[place[token]]
-    model.model.config = dataclasses.replace(model.model.config, vocabulary=len(after))
+    sizes = {**vocabulary_sizes(model.model.config, tokenizer), "pad": model.model.config.pad}
+    model.model.config = dataclasses.replace(model.model.config, **sizes)
     embedding = model.model.get_submodule("embedding.token")
     assert isinstance(embedding, nn.Embedding)
     embedding.weight = nn.Parameter(rows)

@@ -25,10 +25,13 @@ def parse(text: str, settings: Mapping[str, Mapping[str, Any]] | None = None) ->
         parts.append(build(kind, (settings or {}).get(name, {}), name))
     if len({part.name for part in parts}) < len(parts):
         raise UserError(f'"{text}" names an objective twice')
+    from tianci.goals.laying import Laying
     from tianci.goals.objectives.segments import Pairing
 
     if sum(isinstance(part, Pairing) for part in parts) > 1:
         raise UserError(f'"{text}": only one objective may decide how sentences are paired')
+    if len(parts) > 1 and (alone := [part.name for part in parts if isinstance(part, Laying)]):
+        raise UserError(f'"{text}": {alone[0]} makes sequences of its own; train it alone')
     return Joint(tuple(parts))
 
 

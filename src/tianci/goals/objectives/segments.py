@@ -27,6 +27,12 @@ class Example(NamedTuple):
     a: Span
     b: Span | None = None
     label: int = 0
+    opens: bool = False  # whether its document begins with it
+    closes: bool = False  # whether its document ends with it
+
+    @property
+    def tokens(self) -> int:
+        return self.a[1] - self.a[0] + (self.b[1] - self.b[0] if self.b else 0)
 
 
 class Documents(Protocol):
