@@ -142,14 +142,14 @@ def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]
     """For each tensor of a module: our name, and the public names whose tensors are stacked in
     it."""
     flat: dict[str, str | tuple[str, ...]] = {}
-    layers = len(getattr(getattr(module, "stack", None), "blocks", ()))
+    state = module.state_dict()
     for ours, public in names.items():
-        for i in range(layers) if "{i}" in ours else (0,):
+        for i in _numbers(ours, state):
             several = (public,) if isinstance(public, str) else public
             flat[ours.replace("{i}", str(i))] = tuple(
                 type(p)(p.replace("{i}", str(i))) for p in several
             )
-    for name in module.state_dict():
+    for name in state:
         place, _, kind = name.rpartition(".")
         # adapters have no public name; they keep ours
         known = flat[place] if place in flat else (ADAPTER_PREFIX + place,)
@@ -162,6 +162,15 @@ def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]
                 for p in known
             ],
         )
+
+
+def _numbers(name: str, state: Mapping[str, Tensor]) -> list[int]:
+    """What "{i}" stands for in a name of ours; one number where there is no such place."""
+    before, _, _ = name.partition("{i}")
+    if before == name:
+        return [0]
+    inside = (other.removeprefix(before) for other in state if other.startswith(before))
+    return sorted({int(rest.partition(".")[0]) for rest in inside})
 
 
 def laid(name: str, tensor: Tensor) -> Tensor:
@@ -260,11 +269,12 @@ def found_heads(
     tensors: Mapping[str, Tensor],
     architecture: str | None = None,
     told: Sequence[str] = (),
+    bare: Sequence[str] = (),
 ) -> list[str]:
     """The heads whose own tensors are there; a pooler counts only where no other head has it.
 
     Several heads may use one name (`classifier`): there `told`, or else the architecture, decides;
-    so they do for a head that has no tensors (one that only uses the token table).
+    so they do for those in `bare`, which have no tensors.
     """
     places = {name.rpartition(".")[0] for name in tensors}
     meant = next((h for h, name in public.architectures.items() if name == architecture), ())
@@ -272,8 +282,7 @@ def found_heads(
     for head in sorted(public.heads, key=lambda name: (name not in told, name not in meant)):
         own = {n for n in public.heads[head].values() if isinstance(n, str) and n[0] != "^"}
         taken = {n for other in heads for n in public.heads[other].values()}
-        bare = not public.heads[head] and head in (told or meant)
-        if bare or (own & places and not own & taken):
+        if (head in bare and head in (told or meant)) or (own & places and not own & taken):
             heads.append(head)
     shared = {n for head in heads for n in public.heads[head].values()}
     for head, names in public.heads.items():
@@ -281,6 +290,12 @@ def found_heads(
         if inside and head not in heads and all(n[0] == "^" and n[1:] in places for n in inside):
             heads += [] if shared & set(inside) else [head]
     return [name for name in public.heads if name in heads]
+
+
+def bare_heads(module: ModuleType, config: Any) -> list[str]:
+    """The heads that have no weights under this configuration: they only use the token table."""
+    with torch.device("meta"):
+        return [name for name, make in module.HEADS.items() if not make(config).state_dict()]
 
 
 def assemble(
@@ -297,7 +312,15 @@ def assemble(
     module = family(kind)
     public: Public = module.PUBLIC
     left = plain_names(public, tensors)
-    heads = found_heads(public, left, architecture, told)
+    bare = bare_heads(module, config)
+    for name in (f"{n}.weight" for head in bare for n in public.heads[head].values()):
+        copy, table = left.pop(name, None), left.get(f"{public.body['embedding.token']}.weight")
+        if copy is not None and table is not None and not torch.equal(copy, table):
+            raise UserError(
+                f"{where}: {name} is not the token table, though the configuration says so; write "
+                '"tie_word_embeddings": false into config.json'
+            )
+    heads = found_heads(public, left, architecture, told, bare)
     bottlenecks = [t.shape[0] for n, t in left.items() if n.endswith("adapter.down.weight")]
     with torch.device(
         "meta"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def said_by_ours(ours: Checkpoint, batch: Batch) -> tuple[list[Tensor], dict[str
     states = ours.model(batch)
     said = {}
     for name, head in ours.heads.items():
-        if name in ("masked", "causal"):
+        if name in ("masked", "causal", "generation"):
             said[name] = head(states.last, ours.model.token_table())
         elif name in OUTPUTS:
             said[name] = head(states.layers, states.layout)
@@ -142,13 +143,16 @@ def said_by_ours(ours: Checkpoint, batch: Batch) -> tuple[list[Tensor], dict[str
 
 def said_by_theirs(theirs: Any, ours: Checkpoint, batch: Batch) -> tuple[list[Tensor], Any]:
     """The same of transformers' model."""
-    config, pack = ours.model.config, batch.layout.pack
+    config, pack = ours.model.config, (batch.decoder or batch).layout.pack
     inputs = padded_inputs(batch, config.pad, getattr(config, "segments", 0))
     if "choice" in ours.heads:  # all sequences are choices of one question
         inputs = {name: value[None] for name, value in inputs.items()}
     if "Double" in type(theirs).__name__:  # the token that decides is to be named
         inputs["mc_token_ids"] = torch.tensor([batch.layout.lengths]) - 1
         del inputs["attention_mask"]  # what stands behind changes nothing; GPT's wants two sizes
+    if batch.decoder is not None:
+        target = padded_inputs(batch.decoder, config.pad, 0)
+        inputs |= {f"decoder_{name}": value for name, value in target.items()}
     out = theirs(**inputs, output_hidden_states=True)
     several = len(ours.heads) > 1
     said = {}
@@ -162,9 +166,11 @@ def said_by_theirs(theirs: Any, ours: Checkpoint, batch: Batch) -> tuple[list[Te
             "token": lambda: pack(out.logits),
             "span": lambda: pack(torch.stack([out.start_logits, out.end_logits], -1)),
             "causal": lambda: pack(out.logits.flatten(0, -3)),
+            "generation": lambda: pack(out.logits),
             "choice": lambda: out.get("mc_logits", out.logits).T,
         }[name]()
-    return [layer.flatten(0, -3) for layer in out.hidden_states], said
+    layers = out.hidden_states if batch.decoder is None else out.decoder_hidden_states
+    return [layer.flatten(0, -3) for layer in layers], said
 
 
 def compare(
@@ -176,14 +182,15 @@ def compare(
         part.to(dtype).eval()
     layers, said = said_by_ours(ours, batch)
     expected_layers, expected = said_by_theirs(theirs, ours, batch)
-    same_layers(kind, source, layers, expected_layers, batch.layout, atol)
+    layout = (batch.decoder or batch).layout
+    same_layers(kind, source, layers, expected_layers, layout, atol)
     for name in said:
         scale = max(1.0, expected[name].abs().max().item())
         same(kind, f"{name} head", source, said[name] / scale, expected[name] / scale, atol)
     if atol != EXACT:
         return
     # a loss that touches everything, so that every parameter has a gradient
-    said["states"], expected["states"] = layers[-1], batch.layout.pack(expected_layers[-1])
+    said["states"], expected["states"] = layers[-1], layout.pack(expected_layers[-1])
     for outputs in (said, expected):
         generator = torch.Generator().manual_seed(0)
         weights = {n: torch.randn(said[n].shape, generator=generator, dtype=dtype) for n in said}
@@ -216,7 +223,12 @@ def same_gradients(kind: str, source: str, ours: Checkpoint, theirs: Any) -> Non
 
 
 def batch_for(config: Any, seed: int) -> Batch:
-    return ragged(seed, config.vocabulary, config.positions, first=config.pad + 1)
+    """As long as the model reads; with targets where it has a decoder."""
+    batch = ragged(seed, config.vocabulary, config.positions, first=config.pad + 1)
+    if not getattr(config, "decoder_layers", 0):
+        return batch
+    target = ragged(seed + 7, config.vocabulary, config.positions // 2, first=config.pad + 1)
+    return dataclasses.replace(batch, decoder=target)
 
 
 def check_parity(kind: str, config: Any, heads: Heads, seed: int, folder: Path) -> None:

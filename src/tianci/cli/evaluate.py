@@ -10,13 +10,15 @@ import click
 
 from tianci.cli.command import Run, command
 
-SECTIONS = ("masked", "next_sentence", "sentence_order")
+SECTIONS = ("masked", "next_sentence", "sentence_order", "causal", "span", "prefix")
 
 
 @command(
     "evaluate",
     example="tianci evaluate runs/hotel test.jsonl\n"
     "tianci evaluate runs/mini corpus --objective masked+next_sentence\n"
+    "tianci evaluate runs/gpt2 corpus --stride 32\n"
+    "tianci evaluate runs/gpt2 novel.txt --objective causal\n"
     "tianci evaluate runs/mini --suite csc test.jsonl.gz\n"
     "tianci evaluate runs/mini --suite blimp data/blimp_en --limit 50 --json",
     settings=dict.fromkeys(SECTIONS, dict),
@@ -42,6 +44,11 @@ SECTIONS = ("masked", "next_sentence", "sentence_order")
     show_default=True,
     help="tokens of a full sequence",
 )
+@click.option(
+    "--stride",
+    type=click.IntRange(1),
+    help="causal: how far a window moves in a longer text  [default: half of the length]",
+)
 @click.option("--column", multiple=True, help="which column is which, for example text=review")
 def evaluate(
     run: Run,
@@ -54,23 +61,70 @@ def evaluate(
     split: str,
     tokens: int,
     length: int,
+    stride: int | None,
     column: tuple[str, ...],
 ) -> None:
     """Measures a model: on labelled rows, on the held-out text of a corpus, or on a suite.
 
     FILE is a file of labelled rows for a fine-tuned model, a corpus made by tianci prepare, or with
     --suite a file of sentence pairs (or the directory with its test file); there the model is
-    right when it finds the good sentence more likely.
+    right when it finds the good sentence more likely. A decoder's perplexity (--objective causal)
+    can also be measured on a file of plain text.
     """
     if suite is not None:
         pairs = _suite(run, model, file, suite, limit, whole_words)
         run.result(pairs, lambda: _suite_table(pairs))
+    elif stride or objective == "causal" or (Path(file).is_dir() and _is_decoder(model)):
+        found = _perplexity(model, file, split, tokens, length, stride)
+        run.result(found, lambda: _perplexity_table(found))
     elif Path(file).is_dir():
         result = _corpus(run, model, file, objective, split, tokens, length)
         run.result(result, lambda: _corpus_table(result))
     else:
         scores = _rows(run, model, file, column)
         run.result(scores, lambda: _rows_table(scores))
+
+
+def _is_decoder(model: str) -> bool:
+    """Whether a model's own record says that it reads from left to right."""
+    from tianci.files import read_json
+
+    names = [Path(model, name) for name in ("config.json", "tianci.json")]
+    found = [read_json(path) for path in names if path.exists()]
+    said = " ".join(str(name) for one in found for name in one.get("architectures") or ())
+    heads = [name for one in found for name in one.get("heads") or ()]
+    return "causal" in heads or "LMHead" in said
+
+
+def _perplexity(
+    model: str, file: str, split: str, tokens: int, length: int, stride: int | None
+) -> dict[str, Any]:
+    import torch
+
+    from tianci.evaluate.perplexity import evaluate_perplexity
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return evaluate_perplexity(model, file, split, tokens, length, stride, device)
+
+
+def _perplexity_table(result: dict[str, Any]) -> str:
+    rows = [
+        ("perplexity per token", f"{result['causal_perplexity']:,.2f}"),
+        ("perplexity per word", f"{result['word_perplexity']:,.2f}"),
+        ("bits per byte", f"{result['bits_per_byte']:.4f}"),
+        ("loss per token", f"{result['causal_loss']:.4f} nats"),
+    ]
+    lines = [f"{name:<24}{value:>14}" for name, value in rows]
+    if "unigram_entropy" in result:
+        lines[-1] += (
+            f"  (token frequencies alone: {result['unigram_entropy']:.2f}, "
+            f"the token before: {result['bigram_entropy']:.2f})"
+        )
+    lines.append(
+        f"on {result['tokens']:,} tokens, {result['words']:,} words, {result['bytes']:,} bytes in "
+        f"{result['texts']:,} texts; windows of {result['length']}, {result['stride']} apart"
+    )
+    return "\n".join(lines)
 
 
 def _rows(run: Run, model: str, file: str, column: tuple[str, ...]) -> dict[str, Any]:
@@ -132,7 +186,7 @@ def _corpus_table(result: dict[str, Any]) -> str:
     )
     if "unigram_entropy" in result:
         lines.append(
-            f"for comparison: token frequencies alone give a masked loss of "
+            f"for comparison: token frequencies alone give a loss of "
             f"{result['unigram_entropy']:.2f}, the token before {result['bigram_entropy']:.2f}"
         )
     return "\n".join(lines)

@@ -37,9 +37,9 @@ def score(
     """Says how likely a text is: the sum of its tokens' log-probabilities, the best text marked.
 
     A masked model is asked for one token at a time, each time with that token hidden; the sum is
-    the pseudo-log-likelihood. Higher (nearer to 0) is more likely. Texts of different length are
-    better compared by the mean per token. A text longer than the model reads is judged in windows
-    around each token.
+    the pseudo-log-likelihood. A causal model reads once, from left to right. Higher (nearer to 0)
+    is more likely. Texts of different length are better compared by the mean per token. A text
+    longer than the model reads is judged in windows around (or before) each token.
     """
     if not texts and not files:
         raise click.UsageError("give a TEXT or --file F")

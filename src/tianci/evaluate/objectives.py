@@ -49,7 +49,7 @@ def evaluate_objectives(
     if length > saved.model.config.positions:
         raise UserError(f"a length of {length}, but {model} reads {saved.model.config.positions}")
     source = Corpus(corpus)
-    tokenizer = _shared_tokenizer(model, saved, source)
+    tokenizer = shared_tokenizer(model, saved, source)
     store = SplitStore(source.split(split))
     if store.count() == 0:
         raise UserError(f"{corpus} has no documents in its split {split}; use --split train")
@@ -71,14 +71,16 @@ def _usual(saved: Checkpoint) -> str:
     if isinstance(known, str):
         return known
     fitting = [
-        name for name in ("masked", "next_sentence", "sentence_order") if name in saved.heads
+        name
+        for name in ("masked", "causal", "next_sentence", "sentence_order")
+        if name in saved.heads
     ]
     if not fitting:
         raise UserError("this model has no head of a pre-training objective; it cannot be measured")
     return "+".join(fitting)
 
 
-def _shared_tokenizer(model: str | Path, saved: Checkpoint, corpus: Corpus) -> Tokenizer:
+def shared_tokenizer(model: str | Path, saved: Checkpoint, corpus: Corpus) -> Tokenizer:
     """The corpus's tokenizer, which must be the model's too: ids mean nothing otherwise."""
     tokenizer = corpus.tokenizer()
     rows = saved.model.config.vocabulary

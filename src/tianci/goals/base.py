@@ -3,7 +3,7 @@ losses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,14 +13,6 @@ from tianci.batch import Batch
 from tianci.models.base import Model, States
 
 Heads = Mapping[str, nn.Module]
-
-# Objectives that guess tokens: what they lose compares with the entropies of the corpus
-LANGUAGE = ("masked", "causal", "span", "prefix")
-
-
-def language_of(names: Iterable[str]) -> str | None:
-    """The objective among these that guesses tokens."""
-    return next((name for name in names if name in LANGUAGE), None)
 
 
 class Loss(NamedTuple):

@@ -125,11 +125,16 @@ def post_norm_block(config: Any, norm_eps: float, pattern: Pattern | None = None
     )
 
 
-def check_sizes(config: Any, *names: str) -> None:
-    """Refuses sizes of which no model can be built."""
+def check_positive(config: Any, *names: str) -> None:
+    """Refuses sizes below 1 (no layers at all is possible)."""
     for name in ("vocabulary", "width", "layers", "heads", "hidden", "positions", *names):
         if getattr(config, name) < (0 if name == "layers" else 1):
             raise UserError(f"a model with {name} = {getattr(config, name)} cannot be built")
+
+
+def check_sizes(config: Any, *names: str) -> None:
+    """Refuses sizes of which no model can be built."""
+    check_positive(config, *names)
     if config.width % config.heads:
         raise UserError(
             f"{config.heads} heads do not divide a width of {config.width}; change one of them"

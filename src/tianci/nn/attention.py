@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from tianci.batch import Group, Layout
 from tianci.errors import UserError
 from tianci.nn.dropout import draw, stretch, zeroed
 from tianci.nn.past import Following, Recording
-from tianci.nn.patterns import Full, Pattern
+from tianci.nn.patterns import Biased, Full, Pattern
 
 PIECE = 1 << 20  # attention weights made at a time where they are dropped: they stay in cache
 
@@ -33,6 +34,8 @@ def attend(
     dropout: float = 0.0,
 ) -> Tensor:
     """(T, H, D) each -> (T, H, D): softmax(q k' / sqrt D) v inside each sequence."""
+    if isinstance(pattern, Biased):
+        return _attend_biased(query, key, value, layout, pattern, dropout)
     if isinstance(layout, Following):
         return layout.past.attend(query, key, value)
     if isinstance(layout, Recording):
@@ -70,6 +73,48 @@ def _attend_groups(
             q, k, v, attn_mask=seen, dropout_p=dropout, is_causal=causal
         )
         outputs.append(mixed.transpose(1, 2).reshape(group.tokens, *query.shape[1:]))
+    return torch.cat(outputs) if outputs else query
+
+
+def _attend_biased(
+    query: Tensor, key: Tensor, value: Tensor, layout: Layout, pattern: Biased, dropout: float
+) -> Tensor:
+    """The same with a bias on the scores, and no scale."""
+    if isinstance(layout, Following | Recording):
+        raise TypeError("attention with a bias keeps no past")
+    outputs: list[Tensor] = []
+    sizes = [group.tokens for group in layout.groups]
+    for group, q, k, v in zip(
+        layout.groups, *(torch.split(x, sizes) for x in (query, key, value)), strict=True
+    ):
+        shape = (group.rows, group.length, *query.shape[1:])
+        q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # (rows, H, length, D)
+        bias = pattern.bias(group.length, group.length)[None].to(q.dtype)
+        if layout.prefix is not None:
+            bias = bias.masked_fill(~_seen(layout, group), -torch.inf)
+        elif pattern.causal:
+            bias = bias + bias.new_full(bias.shape[-2:], -torch.inf).triu(1)
+        mixed = F.scaled_dot_product_attention(q, k, v, bias, dropout, scale=1.0)
+        outputs.append(mixed.transpose(1, 2).reshape(group.tokens, *query.shape[1:]))
+    return torch.cat(outputs) if outputs else query
+
+
+def attend_across(
+    query: Tensor, key: Tensor, value: Tensor, layout: Layout, source: Layout, dropout: float
+) -> Tensor:
+    """(T, H, D) and twice (S, H, D) -> (T, H, D): each sequence sees its source; no scale (T5)."""
+    outputs: list[Tensor] = []
+    runs = [
+        (lengths, len(list(same)))
+        for lengths, same in groupby(zip(layout.lengths, source.lengths, strict=True))
+    ]
+    queries = torch.split(query, [rows * n for (n, _), rows in runs])
+    keys, values = (torch.split(x, [rows * n for (_, n), rows in runs]) for x in (key, value))
+    for ((length, seen), rows), q, k, v in zip(runs, queries, keys, values, strict=True):
+        q = q.reshape(rows, length, *query.shape[1:]).transpose(1, 2)
+        k, v = (x.reshape(rows, seen, *query.shape[1:]).transpose(1, 2) for x in (k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=1.0)
+        outputs.append(mixed.transpose(1, 2).reshape(rows * length, *query.shape[1:]))
     return torch.cat(outputs) if outputs else query
 
 

@@ -33,6 +33,27 @@ class OneSegment(nn.Embedding):
         return self.weight[0]
 
 
+def check_length(batch: Batch, limit: int) -> None:
+    """Refuses texts that are longer than a model reads."""
+    if batch.layout.longest > limit:
+        raise UserError(
+            f"a text has {batch.layout.longest} tokens, but the model reads {limit}; "
+            "cut or split it"
+        )
+
+
+class TokenEmbedding(nn.Module):
+    """Tokens alone, then dropout: where attention knows the places (T5). (T,) -> (T, W)."""
+
+    def __init__(self, token: nn.Embedding, limit: int, dropout: float):
+        super().__init__()
+        self.token, self.limit, self.dropout = token, limit, dropout
+
+    def forward(self, batch: Batch) -> Tensor:
+        check_length(batch, self.limit)
+        return dropout(self.token(batch.tokens), self.dropout, self.training)
+
+
 class PlaceEmbedding(nn.Module):
     """norm(token + position), then dropout. (T,) -> (T, W)."""
 
@@ -44,12 +65,7 @@ class PlaceEmbedding(nn.Module):
         self.norm, self.dropout = norm, dropout
 
     def forward(self, batch: Batch) -> Tensor:
-        limit = self.position.num_embeddings
-        if batch.layout.longest > limit:
-            raise UserError(
-                f"a text has {batch.layout.longest} tokens, but the model reads {limit}; "
-                "cut or split it"
-            )
+        check_length(batch, self.position.num_embeddings)
         return dropout(self.norm(self.total(batch)), self.dropout, self.training)
 
     def total(self, batch: Batch) -> Tensor:

@@ -51,10 +51,18 @@ class VocabularyHead(nn.Module):
 
 
 class TiedHead(nn.Module):
-    """Logits over the vocabulary by the token table alone: no weights of its own (GPT)."""
+    """Logits over the vocabulary by the token table alone: no weights of its own (GPT, T5)."""
+
+    def __init__(self, scale: float = 1.0):
+        super().__init__()
+        self.scale = scale
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        return F.linear(x, table)
+        return F.linear(x * self.scale, self.rows(table))
+
+    def rows(self, table: Tensor) -> Tensor:
+        """(V, W) what the states are compared with."""
+        return table
 
     def loss(self, x: Tensor, table: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
         """(summed cross entropy, number of right answers) without ever holding all logits."""
@@ -62,7 +70,19 @@ class TiedHead(nn.Module):
             logits = self(x, table).float()
             hits = torch.eq(logits.argmax(-1), answers).sum()
             return F.cross_entropy(logits, answers, reduction="sum"), hits
-        return vocabulary_loss(x, table, table.new_zeros(len(table)), answers)
+        rows = self.rows(table)
+        return vocabulary_loss(x * self.scale, rows, rows.new_zeros(len(rows)), answers)
+
+
+class FreeHead(TiedHead):
+    """The same with a table of its own (T5 v1.1)."""
+
+    def __init__(self, width: int, vocabulary: int, scale: float = 1.0):
+        super().__init__(scale)
+        self.linear = nn.Linear(width, vocabulary, bias=False)
+
+    def rows(self, table: Tensor) -> Tensor:
+        return self.linear.weight
 
 
 class PooledClassifier(nn.Module):

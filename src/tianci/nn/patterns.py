@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -19,4 +22,15 @@ class Causal:
     causal: bool = True
 
 
-Pattern = Full | Causal
+@dataclass(frozen=True)
+class Biased:
+    """Full or causal, with a number for each pair of places added to the scores (T5).
+
+    `bias(queries, keys)` gives (H, queries, keys); products are not divided by sqrt(D).
+    """
+
+    bias: Callable[[int, int], Tensor]
+    causal: bool = False
+
+
+Pattern = Full | Causal | Biased

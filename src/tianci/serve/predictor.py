@@ -19,6 +19,7 @@ from tianci.batch import Batch, Layout
 from tianci.data.collate import by_budget
 from tianci.data.rows import Row, make_row
 from tianci.errors import UserError
+from tianci.evaluate.perplexity import begin_token, log_likelihoods
 from tianci.evaluate.tasks import answer, reading_limit
 from tianci.files import read_json
 from tianci.goals.tasks import task_of
@@ -32,6 +33,7 @@ SCORED_AT_ONCE = 16 * BATCH_TOKENS  # tokens of a group of texts, each masked in
 REMEMBERED = 10_000  # scores of texts that may come again
 WAITING = 1000  # texts that are answered together at most
 Scored = dict[str, Any]  # score, mean, tokens, token_scores
+Judge = Callable[[Sequence[Encoded]], list[list[float]]]
 Candidates = list[list[dict[str, Any]]]  # per mask, best first: token, id, score
 
 
@@ -140,6 +142,11 @@ class Predictor:
         """For each mask in a text the `top` candidates with probabilities."""
         if isinstance(text, str):
             return self.fill([text], top)[0]
+        if "causal" in self.heads and "masked" not in self.heads:
+            raise UserError(
+                "this model reads from left to right, so it cannot fill in a mask; write the "
+                "candidates out and compare them with tianci score"
+            )
         if "masked" not in self.heads:
             raise UserError("this model has no masked-language-model head, so it cannot fill in")
         mask = self.tokenizer.mask
@@ -181,7 +188,7 @@ class Predictor:
         Each token is masked in turn and judged by the log-probability of the right one; `score` is
         the sum, `mean` the mean. With `whole_words` the later pieces of the same word are masked
         too (Kauf and Ivanova, 2023): otherwise a rare long word is easy, because its end gives its
-        beginning away.
+        beginning away. A causal model reads the text once, from left to right: its log-likelihood.
         """
         if isinstance(text, str):
             return next(self.scores([text], whole_words))
@@ -189,11 +196,7 @@ class Predictor:
 
     def scores(self, texts: Iterable[str], whole_words: bool = False) -> Iterator[Scored]:
         """The same for a stream of texts, in order; what comes again is not computed again."""
-        if "masked" not in self.heads:
-            raise UserError("this model has no masked-language-model head, so it cannot score")
-        mask = self.tokenizer.mask
-        if mask is None:
-            raise UserError("this model's vocabulary has no mask token, so it cannot score")
+        judge = self._judge(whole_words)
         known: dict[str, Scored] = {}
         waiting: list[str] = []
         new: dict[str, Encoded] = {}
@@ -205,34 +208,25 @@ class Predictor:
                 length = min(len(new[text]), self.limit)
                 size += length * len(new[text])
             if size >= SCORED_AT_ONCE or len(waiting) >= WAITING:
-                yield from self._score_all(waiting, new, known, mask, whole_words)
+                yield from _score_all(waiting, new, known, judge)
                 waiting, new, size = [], {}, 0
-        yield from self._score_all(waiting, new, known, mask, whole_words)
+        yield from _score_all(waiting, new, known, judge)
 
-    def _score_all(
-        self,
-        texts: list[str],
-        new: dict[str, Encoded],
-        known: dict[str, Scored],
-        mask: int,
-        whole_words: bool,
-    ) -> Iterator[Scored]:
-        """Scores what is new, then answers for all."""
-        if len(known) > REMEMBERED:
-            for text in set(known) - set(texts):
-                del known[text]
-        answers = self._token_scores(list(new.values()), mask, whole_words)
-        for (text, row), found in zip(new.items(), answers, strict=True):
-            tokens = [t for t, special in zip(row.tokens, row.special, strict=True) if not special]
-            total = math.fsum(found)
-            known[text] = {
-                "score": total,
-                "mean": total / len(found) if found else 0.0,
-                "tokens": tokens,
-                "token_scores": found,
-            }
-        for text in texts:
-            yield dict(known[text])
+    def _judge(self, whole_words: bool) -> Judge:
+        """How this model finds the log-probability of each token that is not special."""
+        if "causal" in self.heads and "masked" not in self.heads:
+            if whole_words:
+                raise UserError("whole words are for masked models; this one reads left to right")
+            begin = begin_token(self.tokenizer)
+            return lambda rows: log_likelihoods(
+                self.checkpoint, [_inner(row) for row in rows], begin, self.limit, self.limit // 2
+            )
+        if "masked" not in self.heads:
+            raise UserError("this model has no language-model head, so it cannot score")
+        mask = self.tokenizer.mask
+        if mask is None:
+            raise UserError("this model's vocabulary has no mask token, so it cannot score")
+        return lambda rows: self._token_scores(rows, mask, whole_words)
 
     def _token_scores(
         self, rows: Sequence[Encoded], mask: int, whole_words: bool
@@ -349,6 +343,31 @@ def _questions(row: Encoded, number: int, limit: int, whole_words: bool) -> Iter
             [row.segments[i] for i in keep],
             [i - start + first for i in range(at, end)],
         )
+
+
+def _inner(row: Encoded) -> list[int]:
+    return [i for i, special in zip(row.ids, row.special, strict=True) if not special]
+
+
+def _score_all(
+    texts: list[str], new: dict[str, Encoded], known: dict[str, Scored], judge: Judge
+) -> Iterator[Scored]:
+    """Scores what is new, then answers for all."""
+    if len(known) > REMEMBERED:
+        for text in set(known) - set(texts):
+            del known[text]
+    answers = judge(list(new.values()))
+    for (text, row), found in zip(new.items(), answers, strict=True):
+        tokens = [t for t, special in zip(row.tokens, row.special, strict=True) if not special]
+        total = math.fsum(found)
+        known[text] = {
+            "score": total,
+            "mean": total / len(found) if found else 0.0,
+            "tokens": tokens,
+            "token_scores": found,
+        }
+    for text in texts:
+        yield dict(known[text])
 
 
 def _record(value: Any) -> Mapping[str, Any]:

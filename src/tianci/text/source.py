@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 from tianci.errors import UserError, need
 
 CHUNK = 1 << 20  # bytes read at once: large enough to decode fast, small enough for any machine
-LONGEST_LINE = 1 << 28
+LONGEST_LINE = 1 << 25  # more would break the promise of bounded memory
 STDIN = Path("-")
 MARKS = ((b"\xef\xbb\xbf", ""), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 

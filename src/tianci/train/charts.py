@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tianci.goals.base import LANGUAGE, language_of
+from tianci.goals.language import LANGUAGE, language_of
 from tianci.train.history import History, Track, number, rate, table
 from tianci.train.picture import Chart, Level, Line, Mark, compact, percent
 from tianci.train.settings import Train

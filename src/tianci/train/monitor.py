@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tianci.goals.base import language_of
+from tianci.goals.language import language_of
 from tianci.train.loop import Step
 
 NEAR = 0.1  # nats around the unigram floor that count as the plateau

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tianci.goals.base import LANGUAGE, language_of
+from tianci.goals.language import LANGUAGE, language_of
 from tianci.train.charts import loss_chart, main_goal, small_charts, words
 from tianci.train.history import Event, History, number, table
 from tianci.train.picture import Chart, draw

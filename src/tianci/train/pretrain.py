@@ -21,7 +21,8 @@ from tianci.data.corpus import MANIFEST, Corpus
 from tianci.data.store import SplitStore
 from tianci.errors import Stopped, UserError
 from tianci.files import read_json, write_json
-from tianci.goals.base import LANGUAGE, Joint, language_of
+from tianci.goals.base import Joint
+from tianci.goals.language import LANGUAGE, language_of
 from tianci.goals.objectives import objective_names, parse
 from tianci.models import preset
 from tianci.settings import as_table, build

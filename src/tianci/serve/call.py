@@ -1,0 +1,131 @@
+"""One request on its way: which model, what is counted, how its work is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tianci.data.rows import Row, make_row
+from tianci.errors import UserError
+from tianci.goals.tasks.base import Example, Task
+from tianci.serve.batcher import Batcher, Job, Kind
+from tianci.serve.limits import Limits, Receive
+from tianci.serve.models import Models, Served
+from tianci.serve.refusal import Refusal
+from tianci.serve.work import Respond
+
+T = TypeVar("T")
+SMALL = 16384  # bytes of a body whose tokenization is quicker than a change of threads
+BOUNDLESS = 1 << 30
+WINDOWED = ("tag", "answer")  # these read long inputs in windows, nothing is cut
+
+
+@dataclass
+class Call:
+    """What a route's function gets besides the decoded body."""
+
+    models: Models
+    batcher: Batcher
+    limits: Limits
+    receive: Receive
+    size: int  # bytes of the body
+    tokens: int = 0  # read for this request, for the log
+    parameters: dict[str, str] = field(default_factory=dict)  # of the path
+
+    async def aside(self, function: Callable[[], T]) -> T:
+        """Prepares inputs: here when they are small, else in another thread."""
+        try:
+            if self.size <= SMALL:
+                return function()
+            return await asyncio.to_thread(function)
+        except UserError as error:
+            raise Refusal("Tokenizer", str(error)) from error
+
+    def submit(self, kind: Kind, items: Sequence[Any], costs: Sequence[int]) -> Job:
+        """Queues work."""
+        self.tokens += sum(costs)
+        return self.batcher.submit(kind, items, costs)
+
+    async def run(self, kind: Kind, items: Sequence[Any], costs: Sequence[int]) -> list[Any]:
+        """The answers, in order; when the client goes, its work is dropped."""
+        return await self.wait(self.submit(kind, items, costs))
+
+    async def wait(self, job: Job) -> list[Any]:
+        """What a job brings."""
+        left = asyncio.ensure_future(self.left())
+        try:
+            await asyncio.wait({job.future, left}, return_when=asyncio.FIRST_COMPLETED)
+            if not job.future.done():
+                raise ConnectionAbortedError
+            return job.future.result()
+        except UserError as error:
+            raise Refusal("Tokenizer", str(error)) from error
+        finally:
+            if not job.future.done():
+                self.batcher.drop(job)
+            left.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await left
+
+    async def left(self) -> None:
+        """Returns when the client has gone."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    # ------------------------------------------------------------ tasks
+
+    async def ask(
+        self, model: Served, records: Sequence[dict[str, Any]], truncate: bool | None
+    ) -> tuple[Task, list[Row], list[Any]]:
+        """What a fine-tuned model's head says of records: the task, the rows, one answer each."""
+        self.limits.check_inputs(len(records))
+        task = model.predictor.task
+        rows, examples = await self.aside(
+            lambda: examples_of(model, task, records, self.cut(truncate), self.limits)
+        )
+        said = await self.run(
+            Respond(model.predictor, task), examples, [one.length for one in examples]
+        )
+        return task, rows, await self.aside(lambda: task.join(examples, said))
+
+    async def predictions(
+        self, model: Served, records: Sequence[dict[str, Any]], truncate: bool | None = None
+    ) -> list[dict[str, Any]]:
+        """What `tianci predict` would say of records."""
+        task, rows, said = await self.ask(model, records, truncate)
+        decision = model.predictor.checkpoint.about.get("decision") or {}
+        return task.predict(rows, said, decision)
+
+    def cut(self, truncate: bool | None) -> bool:
+        return self.limits.truncate if truncate is None else truncate
+
+
+def examples_of(
+    model: Served, task: Task, records: Sequence[dict[str, Any]], cut: bool, limits: Limits
+) -> tuple[list[Row], list[Example]]:
+    """Rows and what the model reads of them; too long ones are refused unless they may be cut."""
+    rows: list[Row] = []
+    for number, record in enumerate(records, 1):
+        row = make_row(record, task.columns(), number)
+        if isinstance(row, UserError):
+            raise row
+        rows.append(row)
+    tokenizer, limit = model.predictor.tokenizer, model.predictor.task_limit
+    if task.name in WINDOWED:
+        examples = task.examples(rows, tokenizer, limit, labelled=False)
+        sizes = [0] * len(rows)
+        for one in examples:
+            sizes[one.row] += one.length
+        if max(sizes) > limits.input_tokens:
+            raise limits.too_long(max(sizes), limits.input_tokens)
+        return rows, examples
+    if not cut:
+        whole = task.examples(rows, tokenizer, BOUNDLESS, labelled=False)
+        longest = max(len(part.ids) for one in whole for part in one.parts)
+        if longest > limit:
+            raise limits.too_long(longest, limit)
+        return rows, whole
+    return rows, task.examples(rows, tokenizer, limit, labelled=False)

@@ -1,0 +1,59 @@
+"""Texts or ids of requests as lists of ids that the model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from tianci.serve.call import Call
+from tianci.serve.models import Served
+from tianci.serve.refusal import Refusal
+from tianci.serve.work import embed_limit
+
+Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+# a text, a list of ids, or a list of these; msgspec wants one kind of array
+Input = str | list[str | Id | list[Id]]
+Texts = str | list[str]
+
+
+def several(given: Input) -> list[str | list[int]]:
+    """What was given, as a list of inputs."""
+    if isinstance(given, str):
+        return [given]
+    numbers = [one for one in given if isinstance(one, int)]
+    if numbers and len(numbers) == len(given):
+        return [numbers]
+    if numbers:
+        raise Refusal("Invalid", "`inputs` mixes ids with texts or lists; give one kind")
+    return [one for one in given if not isinstance(one, int)]
+
+
+def texts_of(given: Texts) -> list[str]:
+    return [given] if isinstance(given, str) else given
+
+
+async def read_inputs(
+    call: Call, model: Served, inputs: Sequence[str | list[int]], truncate: bool | None
+) -> list[list[int]]:
+    """Ids with special tokens; ids that were given are read as they are."""
+    call.limits.check_inputs(len(inputs))
+    tokenizer, limit = model.predictor.tokenizer, embed_limit(model.predictor)
+    cut, size = call.cut(truncate), len(tokenizer)
+
+    def encode() -> list[list[int]]:
+        most = limit if cut else None
+        made = iter(tokenizer.ids([one for one in inputs if isinstance(one, str)], limit=most))
+        return [next(made) if isinstance(one, str) else one[:most] for one in inputs]
+
+    found = await call.aside(encode)
+    for ids in found:
+        if not ids:
+            raise Refusal("Empty", "`inputs` cannot be empty")
+        if len(ids) > limit:
+            raise call.limits.too_long(len(ids), limit)
+    if any(i >= size for ids, one in zip(found, inputs, strict=True)
+           if not isinstance(one, str) for i in ids):  # fmt: skip
+        raise Refusal("Tokenizer", f"an id is not in the vocabulary of {size} entries")
+    return found

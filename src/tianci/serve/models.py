@@ -1,0 +1,169 @@
+"""The models of a server by name, and what each can do. Adapters of one base share its weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from tianci import adapters, checkpoint
+from tianci.checkpoint import Checkpoint
+from tianci.errors import UserError
+from tianci.files import read_json
+from tianci.goals.tasks.base import Task
+from tianci.serve.predictor import Predictor, load
+from tianci.serve.refusal import Refusal
+from tianci.serve.work import embed_limit, trained_head
+from tianci.serve.writing import can_write
+
+CLASSES = ("classify", "pair", "regress")
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A loaded model under its name."""
+
+    name: str
+    folder: Path
+    predictor: Predictor
+
+    @cached_property
+    def task(self) -> Task | None:
+        """What it was fine-tuned for, if anything."""
+        try:
+            return self.predictor.task
+        except UserError:
+            return None
+
+    @cached_property
+    def abilities(self) -> tuple[str, ...]:
+        """What it can be asked: names of routes without their slash."""
+        heads, task = self.predictor.heads, self.task.name if self.task else ""
+        found = ["embed", "similarity", "tokenize"]
+        if task in CLASSES:
+            found.append("predict")
+        if self.ranks:
+            found.append("rerank")
+        found += [task] if task in ("tag", "answer", "choose") else []
+        if "masked" in heads and self.predictor.tokenizer.mask is not None:
+            found.append("fill")
+        if ("masked" in heads or "causal" in heads) and task != "generate":
+            found.append("score")
+        if can_write(self.predictor):
+            found.append("generate")
+        return tuple(found)
+
+    @cached_property
+    def ranks(self) -> bool:
+        """Whether it says of two texts how well they fit."""
+        task = self.task
+        if task is None:
+            return False
+        if task.name == "regress" or trained_head(self.predictor) is not None:
+            return True
+        return task.name == "pair" and len(task.labels) == 2
+
+    @property
+    def limit(self) -> int:
+        """How many tokens of an input it reads."""
+        if self.task is not None and trained_head(self.predictor) is None:
+            return self.predictor.task_limit
+        return embed_limit(self.predictor)
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What /info says of it."""
+        task = self.task
+        return {
+            "name": self.name,
+            "family": self.predictor.checkpoint.family,
+            "abilities": list(self.abilities),
+            "task": None if task is None else task.name,
+            "labels": list(task.labels) if task else [],
+            "threshold": (self.predictor.checkpoint.about.get("decision") or {}).get("threshold"),
+            "max_input_length": self.limit,
+            "width": int(self.predictor.model.config.width),
+            "parameters": self.predictor.checkpoint.parameter_count,
+        }
+
+
+class Models:
+    """All models, in the order given; the first that can do what is asked is the usual one."""
+
+    def __init__(self, served: Sequence[Served]):
+        self.served = list(served)
+
+    def find(self, name: str | None, ability: str) -> Served:
+        """The model of that name, or the first one that can."""
+        if name is not None:
+            found = next((one for one in self.served if one.name == name), None)
+            if found is None:
+                raise Refusal("NotFound", "no model of that name; /v1/models lists them")
+            if ability not in found.abilities:
+                able = ", ".join(found.abilities)
+                raise Refusal("Backend", f"this model cannot {ability}; it can: {able}")
+            return found
+        found = next((one for one in self.served if ability in one.abilities), None)
+        if found is None:
+            raise Refusal("Backend", f"none of the models here can {ability}; /info tells what can")
+        return found
+
+
+def named(specs: Sequence[str]) -> list[tuple[str, Path]]:
+    """NAME=DIR or DIR (named after its last part) as names and folders, none twice."""
+    found: list[tuple[str, Path]] = []
+    for spec in specs:
+        name, equals, folder = spec.partition("=")
+        if not equals or Path(spec).exists():
+            name, folder = Path(spec).resolve().name, spec
+        if not name or not folder:
+            raise UserError(f'"{spec}" is neither DIR nor NAME=DIR')
+        if name in (known for known, _ in found):
+            raise UserError(f'two models are named "{name}"; give one another name: NAME=DIR')
+        found.append((name, Path(folder)))
+    return found
+
+
+def read_models(specs: Sequence[str], device: str | None = None) -> Models:
+    """Loads the directories; a base that several adapters were trained on is loaded once."""
+    bases: dict[str, Checkpoint] = {}
+    served = []
+    for name, folder in named(specs):
+        if not folder.is_dir():
+            raise UserError(f"{folder} is not a model directory")
+        if adapters.is_adapter(folder):
+            predictor = _adapted(folder, bases, device)
+        else:
+            predictor = load(folder, device)
+        if predictor.checkpoint.tokenizer is None:
+            raise UserError(f"{folder} has no tokenizer (tokenizer.json or vocab.txt)")
+        served.append(Served(name, folder, predictor))
+    return Models(served)
+
+
+def _adapted(folder: Path, bases: dict[str, Checkpoint], device: str | None) -> Predictor:
+    """The model of an adapter; it owns only what the adapter's file holds."""
+    about = read_json(folder / "tianci.json")
+    told = about.get("adapter") or {}
+    key = str(told.get("base_hash"))
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if key not in bases:
+        place = adapters._base(folder, told, None)  # checks the hash
+        bases[key] = checkpoint.read(place).to(chosen)
+    base = bases[key]
+    with safe_open(folder / adapters.FILE, "pt") as file:
+        own = {name.removeprefix("model.") for name in file.keys()}  # noqa: SIM118  (no mapping)
+    shared = {id(p): p for name, p in base.model.named_parameters() if name not in own}
+    shared |= {id(b): b for _, b in base.model.named_buffers()}
+    model = Checkpoint(
+        base.family, copy.deepcopy(base.model, shared), {}, base.tokenizer, dict(base.extra)
+    )
+    adapters.put(model, folder, about, told)
+    return Predictor(model, {}, chosen)
+
