@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from tests.train.conftest import write_text
 from tests.train.test_families import stopped_at
 from tianci import checkpoint
 from tianci.data.corpus import Corpus
+from tianci.data.prepare import PrepareSettings, prepare
+from tianci.text.learn import Vocabulary, learn
 from tianci.train.pretrain import pretrain, verdict
 from tianci.train.settings import Pretrain, Train
 
@@ -73,6 +76,43 @@ def test_goes_on_from_a_model(corpus: Path, tmp_path: Path) -> None:
     assert second["held"]["causal"]["loss"] < first["held"]["causal"]["loss"]
     events = [json.loads(x)["event"] for x in (tmp_path / "two" / "log.jsonl").open()]
     assert "end" in events
+
+
+@pytest.fixture(scope="module")
+def hidden_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A vocabulary with sentinels."""
+    folder = tmp_path_factory.mktemp("hidden")
+    text = write_text(folder / "text.txt", 300)
+    tokenizer, _ = learn([text], Vocabulary(kind="char", size=65, sentinels=20, hold_back=0.0))
+    (folder / "vocab").mkdir()
+    tokenizer.save(folder / "vocab")
+    settings = PrepareSettings(layout="lines", borders="blank", held=0.05)
+    prepare([text], folder / "vocab", folder / "store", settings)
+    return folder / "store"
+
+
+@pytest.mark.parametrize("objective", ["span", "prefix"])
+def test_t5_learns_and_goes_on_to_the_same_bits(
+    objective: str, hidden_corpus: Path, tmp_path: Path
+) -> None:
+    sizes = {"width": 64, "layers": 2, "decoder_layers": 2, "heads": 2, "head_size": 32,
+             "hidden": 128, "positions": 64}  # fmt: skip
+    sections = {
+        "pretrain": Pretrain(str(hidden_corpus), "t5-tiny", objective, str(tmp_path / "whole")),
+        "train": Train(length=48, batch_tokens=512, steps=60, lr=5e-3, save_every=45, dropout=0.1),
+        "model": sizes,
+        "prefix": {"head": "generation"},
+    }
+    summary = pretrain(sections, quiet=True)
+    assert summary["held"][objective]["loss"] < summary["unigram_entropy"] - 0.1
+    stopped_at(45, tmp_path / "whole", tmp_path / "again")
+    pretrain({}, quiet=True, resume=str(tmp_path / "again"))
+    one, two = (tmp_path / name / "model.safetensors" for name in ("whole", "again"))
+    assert one.read_bytes() == two.read_bytes()
+    saved = checkpoint.read(tmp_path / "whole")
+    tokenizer = Corpus(hidden_corpus).tokenizer()
+    assert (saved.model.config.begin, saved.model.config.end) == (tokenizer.cls, tokenizer.sep)
+    assert saved.architecture == "T5ForConditionalGeneration"
 
 
 def test_words_of_the_verdict() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -246,6 +247,7 @@ def _finish(
         "notes": chosen.notes,
         "summary": _sentence(work, dev, test),
     }
+    record = plain(record)
     write_json(out / "scores.json", record)
     write_report(out, record)
     for folder, _ in chosen.trials:  # what is left of a finished trial: its log and its result
@@ -265,6 +267,17 @@ def _put_at_top(model: Checkpoint, folder: Path, out: Path, settings: Finetune) 
     else:
         checkpoint.write(best, model)
     publish(best, out)
+
+
+def plain(value: Any) -> Any:
+    """The same with None for numbers that JSON does not know."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _thin_log(folder: Path, points: int = 200) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from tianci.settings import as_table
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, state
 from tianci.train.journal import Journal
-from tianci.train.loop import Loop, Step
+from tianci.train.loop import Loop, Step, mean_of
 from tianci.train.settings import Train
 
 METRIC_EPSILON = 1e-9
@@ -192,26 +192,15 @@ class _Trial:
     def _flush(self) -> None:
         if not self.window:
             return
-        steps, self.window, self.last_log = self.window, [], time.monotonic()
-        n = len(steps)
-        speed = sum(s.tokens for s in steps) / max(1e-9, sum(s.seconds for s in steps))
-        loss = sum(s.loss for s in steps) / n
-        names = steps[0].parts
-        self._say(
-            "step",
-            step=steps[-1].number,
-            loss=loss,
-            parts={k: sum(s.parts[k] for s in steps) / n for k in names},
-            accuracy={k: sum(s.accuracy[k] for s in steps) / n for k in names},
-            lr=steps[-1].lr,
-            gradient=max(s.gradient for s in steps),
-            tokens_per_second=speed,
-            tokens=self.loop.state.tokens,
-            seconds=self.loop.state.seconds,
-        )
+        means = mean_of(self.window)
+        self.window, self.last_log = [], time.monotonic()
+        at = self.loop.state
+        self._say("step", **means, tokens=at.tokens, seconds=at.seconds)
         self.bar.n = min(1000, int(1000 * self.loop.progress()))
         best = f", best {self.work.metric} {self.result.score:.4f}" if self.result.history else ""
-        self.bar.set_postfix_str(f"loss {loss:.3f}{best}, {speed:,.0f} tokens/s")
+        self.bar.set_postfix_str(
+            f"loss {means['loss']:.3f}{best}, {means['tokens_per_second']:,.0f} tokens/s"
+        )
 
     def _evaluate(self, at: state.State) -> None:
         """Dev rows, whenever an epoch has ended."""

@@ -74,8 +74,8 @@ class Laying(Goal):
         """(hits, cases) of what was decided by dice."""
         return {}
 
-    def promised(self) -> dict[str, float]:
-        """What these shares should be."""
+    def promised(self) -> dict[str, float | None]:
+        """What these shares should be (None: they are only shown)."""
         return {}
 
 

@@ -155,7 +155,8 @@ class Batcher:
     def _take(self, kinds: Sequence[Kind]) -> tuple[Kind, list[Entry]]:
         """The kind whose first input has waited longest, and as many of its inputs as fit."""
         kind = min(kinds, key=lambda one: self._queues[one][0].ticket)
-        queue, taken, used = self._queues[kind], [], 0
+        queue, used = self._queues[kind], 0
+        taken: list[Entry] = []
         while queue and (not taken or used + queue[0].cost <= self.batch_tokens):
             taken.append(queue.popleft())
             used += taken[-1].cost

@@ -57,7 +57,8 @@ class Call:
         """What a job brings."""
         left = asyncio.ensure_future(self.left())
         try:
-            await asyncio.wait({job.future, left}, return_when=asyncio.FIRST_COMPLETED)
+            both: set[asyncio.Future[Any]] = {job.future, left}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not job.future.done():
                 raise ConnectionAbortedError
             return job.future.result()

@@ -4,6 +4,7 @@ PROMETHEUS_MULTIPROC_DIR (set by the parent), and any worker's /metrics adds the
 from __future__ import annotations
 
 import os
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -30,7 +31,7 @@ class Metrics:
             "tianci_batch_tokens", "tokens that ran together", buckets=TOKENS, registry=at
         )
         self.tokens = Counter("tianci_tokens", "tokens that were read (rate: per s)", registry=at)
-        mode = "livesum"
+        mode: Literal["livesum"] = "livesum"  # of the workers that live
         self.open = Gauge(
             "tianci_requests_open", "requests being answered", multiprocess_mode=mode, registry=at
         )

@@ -159,11 +159,12 @@ def _adapted(folder: Path, bases: dict[str, Checkpoint], device: str | None) -> 
     base = bases[key]
     with safe_open(folder / adapters.FILE, "pt") as file:
         own = {name.removeprefix("model.") for name in file.keys()}  # noqa: SIM118  (no mapping)
-    shared = {id(p): p for name, p in base.model.named_parameters() if name not in own}
+    shared: dict[int, Any] = {
+        id(p): p for name, p in base.model.named_parameters() if name not in own
+    }
     shared |= {id(b): b for _, b in base.model.named_buffers()}
     model = Checkpoint(
         base.family, copy.deepcopy(base.model, shared), {}, base.tokenizer, dict(base.extra)
     )
     adapters.put(model, folder, about, told)
     return Predictor(model, {}, chosen)
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -44,7 +45,8 @@ async def fill(asked: FillRequest, call: Call) -> Masks | list[Masks]:
     if max(lengths) > model.predictor.limit:
         raise call.limits.too_long(max(lengths), model.predictor.limit)
     found = await call.run(Fill(model.predictor, asked.top), texts, lengths)
-    return _one_or_all(asked.inputs, found)
+    shown: Masks | list[Masks] = _one_or_all(asked.inputs, found)
+    return shown
 
 
 class ScoreRequest(Struct):
@@ -73,14 +75,13 @@ async def score(asked: ScoreRequest, call: Call) -> Scored | list[Scored]:
         if cost > most:
             raise call.limits.too_long(length, int(most**0.5) if masked else most)
     found = await call.run(Score(model.predictor, asked.whole_words), texts, costs)
-    return _one_or_all(asked.inputs, found)
+    shown: Scored | list[Scored] = _one_or_all(asked.inputs, found)
+    return shown
 
 
 async def _lengths(call: Call, model: Served, texts: list[str]) -> list[int]:
     call.limits.check_inputs(len(texts))
-    return [
-        len(ids) for ids in await call.aside(lambda: model.predictor.tokenizer.ids(texts))
-    ]
+    return [len(ids) for ids in await call.aside(lambda: model.predictor.tokenizer.ids(texts))]
 
 
 def _one_or_all(given: Any, found: list[Any]) -> Any:
@@ -116,7 +117,9 @@ async def tag(asked: TagRequest, call: Call) -> Tagged | list[Tagged]:
     model = call.models.find(asked.model, "tag")
     given = asked.inputs if isinstance(asked.inputs, list) else [asked.inputs]
     records = [{"text": one} if isinstance(one, str) else {"words": one.words} for one in given]
-    return _one_or_all(asked.inputs, await call.predictions(model, records))
+    found = await call.predictions(model, records)
+    shown: Tagged | list[Tagged] = _one_or_all(asked.inputs, found)
+    return shown
 
 
 class Question(Struct):
@@ -129,14 +132,14 @@ class AnswerRequest(Struct):
     model: str | None = None
 
 
-async def answer(
-    asked: AnswerRequest, call: Call
-) -> dict[str, Any] | list[dict[str, Any]]:
+async def answer(asked: AnswerRequest, call: Call) -> dict[str, Any] | list[dict[str, Any]]:
     """The piece of the context that answers the question: answer, start, end, score, others."""
     model = call.models.find(asked.model, "answer")
     given = asked.inputs if isinstance(asked.inputs, list) else [asked.inputs]
     records = [msgspec.structs.asdict(one) for one in given]
-    return _one_or_all(asked.inputs, await call.predictions(model, records))
+    found = await call.predictions(model, records)
+    shown: dict[str, Any] | list[dict[str, Any]] = _one_or_all(asked.inputs, found)
+    return shown
 
 
 class Choice(Struct):
@@ -167,7 +170,8 @@ async def choose(asked: ChooseRequest, call: Call) -> Chosen | list[Chosen]:
         for one in given
     ]
     found = await call.predictions(model, records, asked.truncate)
-    return _one_or_all(asked.inputs, found)
+    shown: Chosen | list[Chosen] = _one_or_all(asked.inputs, found)
+    return shown
 
 
 class GenerateRequest(Struct):
@@ -194,9 +198,7 @@ async def generate(asked: GenerateRequest, call: Call) -> Generated | AsyncItera
     model = call.models.find(asked.model, "generate")
     how = _how(asked, model)
     if how.longest > call.limits.new_tokens:
-        raise Refusal(
-            "Validation", f"max_new_tokens may be {call.limits.new_tokens} at most here"
-        )
+        raise Refusal("Validation", f"max_new_tokens may be {call.limits.new_tokens} at most here")
     question = await call.aside(lambda: prepare(model.predictor, asked.inputs))
     room = model.predictor.limit - how.longest
     if len(question.ids) > max(room, 0):
@@ -229,17 +231,16 @@ def _cost(question: Asked, how: Writing) -> int:
     return len(question.ids) + how.longest * how.beams
 
 
-def _events(
-    call: Call, model: Served, question: Asked, how: Writing
-) -> AsyncIterator[bytes]:
+def _events(call: Call, model: Served, question: Asked, how: Writing) -> AsyncIterator[bytes]:
     """Queues the work (so that a full queue is told before the stream begins); then the events."""
     loop, news = asyncio.get_running_loop(), asyncio.Queue[tuple[int, ...]]()
-    gone = asyncio.Event()
-    heard = dataclasses.replace(
-        question,
-        tell=lambda ids: loop.call_soon_threadsafe(news.put_nowait, ids) and None,
-        gone=gone.is_set,
-    )
+    gone = threading.Event()
+
+    def tell(ids: tuple[int, ...]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(news.put_nowait, ids)
+
+    heard = dataclasses.replace(question, tell=tell, gone=gone.is_set)
     job = call.submit(Write(model.predictor, how), [heard], [_cost(question, how)])
     job.future.add_done_callback(lambda _: news.put_nowait(()))
 

@@ -106,9 +106,7 @@ async def embed(asked: EmbedRequest, call: Call) -> list[list[float]]:
     _right(asked.truncation_direction)
     model = call.models.find(asked.model, "embed")
     ids = await read_inputs(call, model, several(asked.inputs), asked.truncate)
-    found = await call.run(
-        Embed(model.predictor, asked.normalize), ids, [len(one) for one in ids]
-    )
+    found = await call.run(Embed(model.predictor, asked.normalize), ids, [len(one) for one in ids])
     return [shorten(one, asked.dimensions, asked.normalize).tolist() for one in found]
 
 
@@ -131,9 +129,7 @@ async def embed_all(asked: EmbedAllRequest, call: Call) -> list[list[list[float]
     return [one.tolist() for one in found]
 
 
-async def predict(
-    asked: PredictRequest, call: Call
-) -> list[Prediction] | list[list[Prediction]]:
+async def predict(asked: PredictRequest, call: Call) -> list[Prediction] | list[list[Prediction]]:
     """Labels with their scores, best first: a list for one input, a list of lists for a batch.
 
     One input is a text or a pair ["a", "b"]; a batch is a list of ["a"] and ["a", "b"]."""
@@ -157,9 +153,7 @@ def _texts(inputs: Pairs) -> tuple[list[list[str]], bool]:
     if words:
         lists = [words]
     if any(len(one) not in (1, 2) for one in lists):
-        raise Refusal(
-            "Invalid", 'an input is one text or two; a batch is [["a"], ["b", "c"], ...]'
-        )
+        raise Refusal("Invalid", 'an input is one text or two; a batch is [["a"], ["b", "c"], ...]')
     return lists, bool(words)
 
 
@@ -202,9 +196,7 @@ async def cosines(
 ) -> list[float]:
     """How near texts lie to a query."""
     ids = await read_inputs(call, model, [query, *texts], truncate)
-    first, *others = await call.run(
-        Embed(model.predictor, True), ids, [len(one) for one in ids]
-    )
+    first, *others = await call.run(Embed(model.predictor, True), ids, [len(one) for one in ids])
     return [float(np.dot(first.astype(np.float64), one)) for one in others]
 
 

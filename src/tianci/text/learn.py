@@ -45,6 +45,7 @@ class Vocabulary:
     simplify: bool = setting(False, "traditional Chinese characters to simplified")
     numbers: bool = setting(False, "integers and decimals become #NUM#")
     special: list[str] = setting([], "one more special token; may be repeated")  # noqa: RUF009
+    sentinels: int = setting(0, "special tokens <extra_id_0>, <extra_id_1>, ...: T5 has 100")
     min_frequency: int = setting(2, "how often a piece must occur")
     coverage: float = setting(0.9995, "share of all characters that gets an entry in any case")
     field: str = setting("text", "the field of .jsonl records that holds the text")
@@ -57,7 +58,8 @@ class Vocabulary:
 
     def special_tokens(self) -> list[str]:
         """All special tokens in the order of their ids."""
-        tokens = [*SPECIAL, *([NUMBER_TOKEN] if self.numbers else []), *self.special]
+        hidden = [f"<extra_id_{number}>" for number in range(self.sentinels)]
+        tokens = [*SPECIAL, *([NUMBER_TOKEN] if self.numbers else []), *self.special, *hidden]
         for token, count in Counter(tokens).items():
             if count > 1:
                 raise UserError(f'special token "{token}" is given twice; each needs its own name')
@@ -109,6 +111,8 @@ def _check(wanted: Vocabulary) -> None:
         raise UserError(f"coverage {wanted.coverage} is not a share above 0 and up to 1")
     if not 0 <= wanted.hold_back < 1:
         raise UserError(f"hold-back {wanted.hold_back} is not a share from 0 to below 1")
+    if wanted.sentinels < 0:
+        raise UserError(f"sentinels {wanted.sentinels} is below 0")
     if wanted.min_frequency < 1:
         raise UserError(f"min-frequency {wanted.min_frequency} is below 1")
 

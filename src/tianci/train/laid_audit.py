@@ -79,7 +79,12 @@ class LaidAudit:
         return bisect_right(range(store.count()), token, key=first) - 1
 
     def _rates(self) -> dict[str, Rate]:
-        promised = {**ALWAYS, **self.laying.promised(), "unknown": None, "shorter": None}
+        promised: dict[str, float | None] = {
+            **ALWAYS,
+            **self.laying.promised(),
+            "unknown": None,
+            "shorter": None,
+        }
         rates = {
             name: self.counts[name].rate(value)
             for name, value in promised.items()

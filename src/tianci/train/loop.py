@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -71,6 +71,21 @@ class Step:
     gradient: float  # norm before clipping
     tokens: int
     seconds: float
+
+
+def mean_of(steps: Sequence[Step]) -> dict[str, Any]:
+    """Several steps as one line of the journal."""
+    n, names = len(steps), steps[0].parts
+    seconds = sum(step.seconds for step in steps)
+    return {
+        "step": steps[-1].number,
+        "loss": sum(step.loss for step in steps) / n,
+        "parts": {name: sum(step.parts[name] for step in steps) / n for name in names},
+        "accuracy": {name: sum(step.accuracy[name] for step in steps) / n for name in names},
+        "lr": steps[-1].lr,
+        "gradient": max(step.gradient for step in steps),
+        "tokens_per_second": sum(step.tokens for step in steps) / max(1e-9, seconds),
+    }
 
 
 @dataclass

@@ -100,6 +100,7 @@ def training_flops(model: Checkpoint, length: int, rate: float = 0.15) -> float:
     width, rows = model.model.token_table().shape[1], model.model.token_table().shape[0]
     head = rate * 2 * (width * rows + width**2) if "masked" in model.heads else 0.0
     head += 2 * width * rows if "causal" in model.heads else 0.0  # every token is guessed
+    head += rate * 2 * width * rows if "generation" in model.heads else 0.0
     return 3 * (model.model.flops(length) + head)
 
 

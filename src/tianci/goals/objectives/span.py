@@ -135,8 +135,8 @@ class Span(Laying):
         whole = len(laid.ids) - 1 - seen + hidden
         return {"span.hidden": (hidden, whole), "span.spans": (seen, max(hidden, seen))}
 
-    def promised(self) -> dict[str, float]:
-        return {"span.hidden": self.rate}
+    def promised(self) -> dict[str, float | None]:
+        return {"span.hidden": self.rate, "span.spans": None}
 
 
 def _parts(total: int, count: int, rng: np.random.Generator) -> Ids:

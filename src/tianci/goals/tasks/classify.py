@@ -187,7 +187,7 @@ class Classify(Task):
         found["confusion"] = classification.confusion(gold, chosen, len(self.labels)).tolist()
         if self.binary:
             found["curves"] = ranking.curves(gold, shown[:, 1])
-            found["dev_probabilities"] = [round(float(p), 5) for p in shown[:, 1]]
+            found["dev_probabilities"] = [float(p) for p in shown[:, 1]]
             found["dev_gold"] = [int(g) for g in gold]
         # the worst errors: those the model was surest of
         sure = shown[np.arange(len(gold)), chosen]

@@ -1,0 +1,124 @@
+"""The OpenAPI document of the routes, from the types of their functions."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tianci import __version__
+from tianci.serve.refusal import STATUS, ErrorResponse, OpenAIErrorResponse
+from tianci.serve.routes import Route
+
+PLACE = "#/components/schemas/{name}"
+ALWAYS = (401, 421, 429, 500, 503)
+ASKED = (400, 404, 413, 415, 422, 424)
+WORDS = {
+    400: "not JSON, or no input",
+    401: "no key, or a wrong one",
+    404: "no such model",
+    413: "too many bytes, inputs or tokens",
+    415: "not application/json",
+    421: "without a key only local names are answered to",
+    422: "not the fields of this route, or a text that cannot be read",
+    424: "the model cannot do this, or failed",
+    429: "too much is waiting; see Retry-After",
+    500: "a fault of the server",
+    503: "loading or ending",
+}
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """The whole document."""
+    kinds: list[Any] = [ErrorResponse, OpenAIErrorResponse]
+    for route in routes:
+        kinds += [route.asked] if route.asked is not None else []
+        kinds += _arms(route.answered)
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=PLACE)
+    found = iter(schemas[2:])
+    paths: dict[str, Any] = {}
+    for route in routes:
+        asked = next(found) if route.asked is not None else None
+        arms = [next(found) for _ in _arms(route.answered)]
+        answered = arms[0] if len(arms) == 1 else {"anyOf": arms}
+        operation = _operation(route, asked, answered)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "tianci", "version": __version__, "description": ABOUT},
+        "paths": paths | _fixed(),
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"key": []}],
+    }
+
+
+ABOUT = (
+    "Language models by HTTP. The field `model` of a request names one of /v1/models; without it "
+    "the first model that can do what is asked answers."
+)
+
+
+def _arms(kind: Any) -> list[Any]:
+    """The types an answer may have (msgspec knows no union of lists), without the stream of
+    events, which has no schema."""
+    several = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    arms = typing.get_args(kind) if several else (kind,)
+    return [one for one in arms if typing.get_origin(one) is not AsyncIterator]
+
+
+def _operation(route: Route, asked: Any, answered: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {"application/json": {"schema": answered}}
+    if route.streams:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    operation: dict[str, Any] = {
+        "operationId": route.function.__name__,
+        "summary": route.summary,
+        "responses": {"200": {"description": "the answer", "content": content}},
+    }
+    if asked is not None:
+        body = {"schema": asked, "example": route.example}
+        operation["requestBody"] = {"required": True, "content": {"application/json": body}}
+    if "{name}" in route.path:
+        operation["parameters"] = [
+            {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+        ]
+    error = OpenAIErrorResponse if route.path.startswith("/v1/") else ErrorResponse
+    some = ASKED if asked is not None else (404,) if "{name}" in route.path else ()
+    for status in sorted((*ALWAYS, *some)):
+        operation["responses"][str(status)] = _refusal(status, error)
+    return operation
+
+
+def _refusal(status: int, error: type) -> dict[str, Any]:
+    assert status in STATUS.values()
+    place = {"$ref": PLACE.format(name=error.__name__)}
+    content = {"application/json": {"schema": place}}
+    return {"description": WORDS[status], "content": content}
+
+
+def _fixed() -> dict[str, Any]:
+    """Routes without a function in the table."""
+    told = {
+        "/health": ("Whether the process is alive.", "application/json"),
+        "/ready": ("Whether it takes work: 503 while loading, ending or full.", "application/json"),
+        "/metrics": ("Counters for Prometheus.", "text/plain"),
+    }
+    found = {}
+    for path, (summary, kind) in told.items():
+        schema = {"type": "object" if kind == "application/json" else "string"}
+        responses: dict[str, Any] = {
+            "200": {"description": "the answer", "content": {kind: {"schema": schema}}}
+        }
+        for status in ALWAYS:
+            responses[str(status)] = _refusal(status, ErrorResponse)
+        operation = {"operationId": path[1:], "summary": summary, "responses": responses}
+        if path != "/metrics":
+            operation["security"] = []
+        found[path] = {"get": operation}
+    return found

@@ -1,0 +1,73 @@
+"""The state of one server process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from tianci.errors import UserError
+from tianci.serve.batcher import Batcher
+from tianci.serve.limits import Limits
+from tianci.serve.log import AccessLog
+from tianci.serve.metrics import Metrics
+from tianci.serve.models import Models
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass
+class Service:
+    """Loaded or loading, ready or ending."""
+
+    load: Callable[[], Models]
+    limits: Limits = field(default_factory=Limits)
+    key: str | None = None
+    hosts: Collection[str] = LOCAL  # names it answers to while it has no key
+    log: AccessLog = field(default_factory=AccessLog)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics()
+        self.batcher = Batcher(self.limits.batch_tokens, self.limits.queue_tokens, self._ran)
+        self.models: Models | None = None
+        self.failed: Exception | None = None  # why loading ended
+        self.draining = False
+        self.open = 0  # requests that are being answered
+
+    def start(self) -> None:
+        """Loads the models; may take long, so another thread does it."""
+        try:
+            self.models = self.load()
+        except Exception as error:
+            self.failed = error
+
+    @property
+    def ready(self) -> bool:
+        return self.models is not None and not self.draining and not self.batcher.full
+
+    def hosted(self, host: str) -> bool:
+        """Whether a request may name this host. A web page that has pointed its own name at
+        127.0.0.1 must not read our answers; whoever has the key is no such page."""
+        if self.key is not None:
+            return True
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        return name.lower() in self.hosts
+
+    def _ran(self, inputs: int, tokens: int) -> None:
+        self.metrics.ran(inputs, tokens)
+        self.gauge()
+
+    def gauge(self) -> None:
+        """Brings the gauges up to date."""
+        self.metrics.waiting.set(self.batcher.waiting)
+        self.metrics.inputs.set(self.batcher.inputs)
+
+
+def check_key(host: str, key: str | None) -> None:
+    """Refuses to be reachable from elsewhere without a key."""
+    if key is not None and (len(key) < 8 or not key.isascii() or not key.isprintable()):
+        raise UserError("the API key must have at least 8 characters, all of them ASCII")
+    if host not in LOCAL and key is None:
+        raise UserError(
+            f"--host {host} makes the server reachable from elsewhere, so it needs a key: "
+            "--api-key KEY, or TIANCI_API_KEY"
+        )
