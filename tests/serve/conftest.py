@@ -12,7 +12,7 @@ import torch
 
 from tests.goals import tiny
 from tests.parity.family import loud
-from tianci import adapters, checkpoint
+from tianci import adapters, checkpoint, files
 from tianci.checkpoint import OWN, Checkpoint
 from tianci.goals.tasks import make_task
 from tianci.models import bert, gpt2
@@ -86,8 +86,13 @@ def write_adapter(folder: Path, base: Path, seed: int, size: int) -> None:
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A directory of each kind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "sync", lambda path: None)  # nobody needs them after a power cut
+        return _write_all(tmp_path_factory.mktemp("served"))
+
+
+def _write_all(root: Path) -> dict[str, Path]:
     torch.manual_seed(0)
-    root = tmp_path_factory.mktemp("served")
     base = encoder(("masked", "next_sentence"))
     for head in base.heads.values():
         loud(head, 3)

@@ -230,6 +230,7 @@ def test_a_decoder_continues_greedily(running: Start, folders: dict[str, Path]) 
         with torch.inference_mode():
             last = model.model(Batch.of([ids])).last[-1:]
             logits = model.heads["causal"](last, model.model.token_table())[0]
+        logits = logits.clone()
         logits[barred] = -torch.inf
         assert int(logits.argmax()) == token
         ids.append(token)

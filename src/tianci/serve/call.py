@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from tianci.serve.limits import Limits, Receive
 from tianci.serve.models import Models, Served
 from tianci.serve.refusal import Refusal
 from tianci.serve.work import Respond
+from tianci.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 SMALL = 16384  # bytes of a body whose tokenization is quicker than a change of threads
@@ -114,19 +116,35 @@ def examples_of(
         if isinstance(row, UserError):
             raise row
         rows.append(row)
-    tokenizer, limit = model.predictor.tokenizer, model.predictor.task_limit
+    limit = model.predictor.task_limit
+
+    def read(most: int) -> list[Example]:
+        return _alike(task, rows, model.predictor.tokenizer, most)
+
     if task.name in WINDOWED:
-        examples = task.examples(rows, tokenizer, limit, labelled=False)
+        examples = read(limit)
         sizes = [0] * len(rows)
         for one in examples:
             sizes[one.row] += one.length
         if max(sizes) > limits.input_tokens:
             raise limits.too_long(max(sizes), limits.input_tokens)
         return rows, examples
-    if not cut:
-        whole = task.examples(rows, tokenizer, BOUNDLESS, labelled=False)
-        longest = max(len(part.ids) for one in whole for part in one.parts)
-        if longest > limit:
-            raise limits.too_long(longest, limit)
-        return rows, whole
-    return rows, task.examples(rows, tokenizer, limit, labelled=False)
+    if cut:
+        return rows, read(limit)
+    whole = read(BOUNDLESS)
+    longest = max(len(part.ids) for one in whole for part in one.parts)
+    if longest > limit:
+        raise limits.too_long(longest, limit)
+    return rows, whole
+
+
+def _alike(task: Task, rows: Sequence[Row], tokenizer: Tokenizer, limit: int) -> list[Example]:
+    """The examples of rows. Rows with other columns are read for themselves: a task may treat all
+    rows as pairs when one of them is, and then the company would change an answer."""
+    if len({frozenset(row.values) for row in rows}) == 1:
+        return task.examples(rows, tokenizer, limit, labelled=False)
+    return [
+        dataclasses.replace(one, row=number)
+        for number, row in enumerate(rows)
+        for one in task.examples([row], tokenizer, limit, labelled=False)
+    ]

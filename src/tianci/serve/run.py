@@ -26,7 +26,7 @@ from tianci.serve.server import make_app
 from tianci.serve.service import LOCAL, Service, check_key
 
 BACKLOG = 2048
-QUICK = 5.0  # seconds: a worker that ends sooner would only end again
+QUICK, PATIENCE = 30.0, 3  # seconds; so many workers that die sooner than that are enough
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -92,6 +92,21 @@ def serve(plan: Plan, at: socket.socket) -> None:
         _serve_alone(plan, at)
 
 
+def config_of(app: Any) -> uvicorn.Config:
+    """How uvicorn is to behave: silent, and without anything that trusts a client."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="critical",  # uvicorn would log what clients send
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=75,  # longer than nginx keeps its side open (60)
+        h11_max_incomplete_event_size=65536,
+    )
+
+
 def _serve_alone(plan: Plan, at: socket.socket) -> None:
     if plan.threads is not None:
         import torch
@@ -104,18 +119,7 @@ def _serve_alone(plan: Plan, at: socket.socket) -> None:
         {*LOCAL, *plan.hosts},
         Silence() if plan.quiet else AccessLog(),
     )
-    config = uvicorn.Config(
-        make_app(service),
-        log_config=None,
-        log_level="critical",  # uvicorn would log what clients send
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=75,  # longer than nginx keeps its side open (60)
-        h11_max_incomplete_event_size=65536,
-    )
-    Server(config, service).run(sockets=[at])
+    Server(config_of(make_app(service)), service).run(sockets=[at])
     if service.failed is not None:
         raise service.failed
 
@@ -136,6 +140,7 @@ def _supervise(plan: Plan, at: socket.socket) -> None:
 
     old = {sig: signal.signal(sig, stop) for sig in SIGNALS}
     living: list[tuple[Any, float]] = []
+    quick = 0
 
     def start() -> None:
         process = context.Process(target=_work, args=(plan, at), name="tianci-worker")
@@ -152,8 +157,9 @@ def _supervise(plan: Plan, at: socket.socket) -> None:
                     continue
                 living.remove((one, begun))
                 _forget(one.pid)
-                if time.monotonic() - begun < QUICK or one.exitcode == 2:
-                    raise UserError("a worker could not start; see the message above")
+                quick = quick + 1 if time.monotonic() - begun < QUICK else 0
+                if one.exitcode == 2 or quick >= PATIENCE:
+                    raise UserError("the workers do not stay alive; see the messages above")
                 start()
     finally:
         at.close()  # or a late client would wait for nobody
