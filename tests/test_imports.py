@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tianci"
 LEVELS = [
     {"cli", "demo", "api"},
     {"serve"},
-    {"finetune"},
+    {"tune"},
     {"evaluate", "compress", "convert"},
     {"train"},
     {"goals"},

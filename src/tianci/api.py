@@ -46,8 +46,8 @@ def finetune(
 
     A table with the task's name holds the task's own settings: classify={"many": True}.
     """
-    from tianci.finetune.run import finetune as run_finetuning
-    from tianci.finetune.settings import Finetune
+    from tianci.tune.run import finetune as run_finetuning
+    from tianci.tune.settings import Finetune
 
     own = dict(names.pop(task, {})) if task else {}
     known = _fields(Finetune)

@@ -14,11 +14,11 @@ from tests.parity.family import loud
 from tianci import checkpoint
 from tianci.cli.search import search
 from tianci.errors import UserError
-from tianci.finetune.settings import Finetune
-from tianci.finetune.start import give_head
 from tianci.goals.tasks.similar import Similar
 from tianci.models import bert
 from tianci.serve.predictor import load
+from tianci.tune.settings import Finetune
+from tianci.tune.start import give_head
 
 CORPUS = ["the dog", "今天天气", "", "the cat", "今天有雨", "a cat run"]
 

@@ -19,14 +19,14 @@ from tianci.data.rows import read_rows
 from tianci.errors import UserError
 from tianci.evaluate import tasks
 from tianci.evaluate.tasks import answer
-from tianci.finetune.remember import Remembering
-from tianci.finetune.settings import Finetune
-from tianci.finetune.start import give_head
-from tianci.finetune.trial import Work, run_trial
 from tianci.goals.tasks import make_task, restore
 from tianci.goals.tasks.generate import Generate
 from tianci.models import bert
 from tianci.serve.predictor import load
+from tianci.tune.remember import Remembering
+from tianci.tune.settings import Finetune
+from tianci.tune.start import give_head
+from tianci.tune.trial import Work, run_trial
 
 LETTERS = list("abcdef")
 VOCABULARY = [*tiny.SPECIAL, *LETTERS]

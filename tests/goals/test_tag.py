@@ -16,13 +16,13 @@ from tianci.data.rows import Row, read_rows
 from tianci.errors import UserError
 from tianci.evaluate import tasks as evaluate
 from tianci.evaluate.tasks import answer, answer_examples
-from tianci.finetune.settings import Finetune
-from tianci.finetune.trial import Work, run_trial
 from tianci.goals.tasks import make_task, restore, task_of
 from tianci.goals.tasks.tag import Said, Tag
 from tianci.models import bert
 from tianci.nn.crf import Chain
 from tianci.nn.task_heads import HeadPlan
+from tianci.tune.settings import Finetune
+from tianci.tune.trial import Work, run_trial
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 CONFIG = bert.Config(vocabulary=len(VOCABULARY), width=32, layers=2, heads=2, hidden=64,

@@ -27,7 +27,7 @@ SIZES: dict[str, dict[str, Any]] = {
 def run(corpus: Path, out: Path, family: str, start: str = "", **train: Any) -> dict[str, Any]:
     sections = {
         "pretrain": Pretrain(str(corpus), f"{family}-tiny", "causal", str(out), start),
-        "train": Train(**{"length": 48, "batch_tokens": 512, "steps": 60, "lr": 5e-3, **train}),
+        "train": Train(**{"length": 48, "batch_tokens": 512, "steps": 50, "lr": 5e-3, **train}),
         "model": {} if start else SIZES[family],
     }
     return pretrain(sections, quiet=True)
@@ -71,8 +71,8 @@ def test_learns_and_goes_on_to_the_same_bits(
 
 
 def test_goes_on_from_a_model(corpus: Path, tmp_path: Path) -> None:
-    first = run(corpus, tmp_path / "one", "gpt2", steps=30)
-    second = run(corpus, tmp_path / "two", "gpt2", str(tmp_path / "one"), steps=30)
+    first = run(corpus, tmp_path / "one", "gpt2", steps=15)
+    second = run(corpus, tmp_path / "two", "gpt2", str(tmp_path / "one"), steps=15)
     assert second["held"]["causal"]["loss"] < first["held"]["causal"]["loss"]
     events = [json.loads(x)["event"] for x in (tmp_path / "two" / "log.jsonl").open()]
     assert "end" in events
@@ -99,13 +99,13 @@ def test_t5_learns_and_goes_on_to_the_same_bits(
              "hidden": 128, "positions": 64}  # fmt: skip
     sections = {
         "pretrain": Pretrain(str(hidden_corpus), "t5-tiny", objective, str(tmp_path / "whole")),
-        "train": Train(length=48, batch_tokens=512, steps=60, lr=5e-3, save_every=45, dropout=0.1),
+        "train": Train(length=48, batch_tokens=256, steps=30, lr=5e-3, save_every=25, dropout=0.1),
         "model": sizes,
         "prefix": {"head": "generation"},
     }
     summary = pretrain(sections, quiet=True)
     assert summary["held"][objective]["loss"] < summary["unigram_entropy"] - 0.1
-    stopped_at(45, tmp_path / "whole", tmp_path / "again")
+    stopped_at(25, tmp_path / "whole", tmp_path / "again")
     pretrain({}, quiet=True, resume=str(tmp_path / "again"))
     one, two = (tmp_path / name / "model.safetensors" for name in ("whole", "again"))
     assert one.read_bytes() == two.read_bytes()

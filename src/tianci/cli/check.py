@@ -49,7 +49,7 @@ def check(
     from tianci.errors import UserError
     from tianci.evaluate.check import check_files
     from tianci.evaluate.check.show import table
-    from tianci.finetune.settings import Finetune
+    from tianci.tune.settings import Finetune
 
     if not (files or train or dev or test):
         raise UserError("name at least one file to check")

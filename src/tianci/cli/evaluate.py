@@ -130,9 +130,9 @@ def _perplexity_table(result: dict[str, Any]) -> str:
 def _rows(run: Run, model: str, file: str, column: tuple[str, ...]) -> dict[str, Any]:
     """Scores of a fine-tuned model on labelled rows, by the threshold that dev rows chose."""
     from tianci.data.rows import read_rows
-    from tianci.finetune.run import measured
-    from tianci.finetune.settings import Finetune
     from tianci.serve.predictor import load
+    from tianci.tune.run import measured
+    from tianci.tune.settings import Finetune
 
     predictor = load(model)
     task = predictor.task

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tianci.cli.command import Run, command
-from tianci.finetune.settings import Finetune
+from tianci.tune.settings import Finetune
 
 # each task reads the settings of its own section, where its names are known
 TASKS = ("classify", "pair", "regress", "tag", "answer", "choose", "similar", "generate")
@@ -36,9 +36,9 @@ def finetune(run: Run, task: str | None, resume: str | None, recipe: str | None)
     given as --set TASK.name=value.
     """
     from tianci.errors import UserError
-    from tianci.finetune.run import finetune as train
     from tianci.goals.tasks import task_kind
     from tianci.settings import read_toml, resolve
+    from tianci.tune.run import finetune as train
 
     sections = run.settings
     if recipe:

@@ -37,8 +37,8 @@ def predict(
 
     from tianci.data.rows import stream_rows
     from tianci.files import write_file
-    from tianci.finetune.settings import Finetune
     from tianci.serve.predictor import load
+    from tianci.tune.settings import Finetune
 
     predictor = load(model)
     columns = Finetune(column=list(column)).columns

@@ -8,16 +8,20 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tianci.batch import Batch, Layout
+from tianci.batch import Batch
 from tianci.errors import UserError
 from tianci.models.base import Model, Names, Public, States, check_positive
 from tianci.nn.activations import activation
-from tianci.nn.dropout import dropout
 from tianci.nn.embedding import TokenEmbedding
 from tianci.nn.feedforward import BareFeedForward, GatedFeedForward
 from tianci.nn.heads import FreeHead, TiedHead
-from tianci.nn.patterns import Biased
-from tianci.nn.relative import CrossAttention, RelativeAttention, RelativeBias
+from tianci.nn.relative import (
+    CrossAttention,
+    RelativeAttention,
+    RelativeBias,
+    RelativeBlock,
+    RelativeStack,
+)
 from tianci.nn.residual import PreNorm
 
 
@@ -80,49 +84,24 @@ def _feed(config: Config) -> nn.Module:
     return GatedFeedForward(*sizes) if kind else BareFeedForward(*sizes)
 
 
-def _wrapped(config: Config, part: nn.Module) -> PreNorm:
-    return PreNorm(part, nn.RMSNorm(config.width, eps=config.norm_eps), config.dropout)
+def _half(config: Config, layers: int, causal: bool) -> RelativeStack:
+    """A stack of pre-norm blocks; those of the decoder (causal) look at the source too."""
+    sizes = (config.width, config.heads, config.head_size, config.dropout)
 
+    def wrapped(part: nn.Module) -> PreNorm:
+        return PreNorm(part, nn.RMSNorm(config.width, eps=config.norm_eps), config.dropout)
 
-class Block(nn.Module):
-    """Self-attention, in a decoder also attention to the source, feed-forward."""
-
-    def __init__(self, config: Config, cross: PreNorm | None):
-        super().__init__()
-        sizes = (config.width, config.heads, config.head_size, config.dropout)
-        self.attention = _wrapped(config, RelativeAttention(*sizes))
-        self.cross = cross
-        self.feed = _wrapped(config, _feed(config))
-
-    def forward(self, x: Tensor, layout: Layout, pattern: Biased, *source: Any) -> Tensor:
-        x = self.attention(x, layout, pattern)
-        if self.cross is not None:
-            x = self.cross(x, layout, *source)
-        out: Tensor = self.feed(x)
-        return out
-
-
-class Half(nn.Module):
-    """A stack with one bias for all of its blocks and a norm at the end."""
-
-    def __init__(self, config: Config, blocks: list[Block], causal: bool):
-        super().__init__()
-        self.blocks, self.dropout = nn.ModuleList(blocks), config.dropout
-        self.bias = RelativeBias(config.heads, config.buckets, config.distance, causal)
-        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
-
-    def forward(self, x: Tensor, layout: Layout, *source: Any) -> list[Tensor]:
-        layers, pattern = [x], self.bias.pattern()
-        for block in self.blocks:
-            layers.append(block(layers[-1], layout, pattern, *source))
-        return [*layers[:-1], dropout(self.norm(layers[-1]), self.dropout, self.training)]
-
-    def depth(self) -> list[nn.Module]:
-        """The blocks; the bias goes with the first, the norm with the last."""
-        parts: list[list[nn.Module]] = [[block] for block in self.blocks]
-        parts[0].append(self.bias)
-        parts[-1].append(self.norm)
-        return [nn.ModuleList(part) for part in parts]
+    blocks = [
+        RelativeBlock(
+            wrapped(RelativeAttention(*sizes)),
+            wrapped(CrossAttention(*sizes)) if causal else None,
+            wrapped(_feed(config)),
+        )
+        for _ in range(layers)
+    ]
+    bias = RelativeBias(config.heads, config.buckets, config.distance, causal)
+    norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+    return RelativeStack(blocks, bias, norm, config.dropout)
 
 
 class T5(Model):
@@ -133,16 +112,9 @@ class T5(Model):
         self.config = config
         table = nn.Embedding(config.vocabulary, config.width)
         self.embedding = TokenEmbedding(table, config.positions, config.dropout)
-        blocks = [Block(config, None) for _ in range(config.layers)]
-        self.encoder = Half(config, blocks, causal=False)
-        self.decoder: Half | None = None
-        if config.decoder_layers:
-            sizes = (config.width, config.heads, config.head_size, config.dropout)
-            later = [
-                Block(config, _wrapped(config, CrossAttention(*sizes)))
-                for _ in range(config.decoder_layers)
-            ]
-            self.decoder = Half(config, later, causal=True)
+        self.encoder = _half(config, config.layers, causal=False)
+        later = config.decoder_layers
+        self.decoder = _half(config, later, causal=True) if later else None
         self._initial()
 
     def _initial(self) -> None:
@@ -208,7 +180,7 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {"generation": _generation}
 TASK_HEADS: dict[str, Callable[[Config, int], nn.Module]] = {}
 
 
-def _half(name: str, feed: int) -> Names:
+def _names(name: str, feed: int) -> Names:
     """Public names of one half; `feed`: the place of the feed-forward part in a block."""
     ours, block = f"{name}.blocks.{{i}}.", f"{name}.block.{{i}}.layer."
     dense = f"{block}{feed}.DenseReluDense."
@@ -270,7 +242,7 @@ PUBLIC = Public(
     },
     write=_write,
     read=_read,
-    body={"embedding.token": "shared", **_half("encoder", 1), **_half("decoder", 2)},
+    body={"embedding.token": "shared", **_names("encoder", 1), **_names("decoder", 2)},
     heads={"generation": {"linear": "lm_head"}},
     prefix="",
     architectures={

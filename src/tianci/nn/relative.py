@@ -6,12 +6,15 @@ Shapes: T tokens, S tokens of the source, W width, H heads, D width of a head.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tianci.batch import Layout
 from tianci.nn import attention
+from tianci.nn.dropout import dropout
 from tianci.nn.patterns import Biased
 
 
@@ -92,3 +95,42 @@ class CrossAttention(nn.Module):
         mixed = attention.attend_across(q, k, v, layout, source_layout, drop)
         out: Tensor = self.out(mixed.flatten(1))
         return out
+
+
+class RelativeBlock(nn.Module):
+    """Self-attention, in a decoder also attention to the source, feed-forward, each wrapped."""
+
+    def __init__(self, attention: nn.Module, cross: nn.Module | None, feed: nn.Module):
+        super().__init__()
+        self.attention, self.cross, self.feed = attention, cross, feed
+
+    def forward(self, x: Tensor, layout: Layout, pattern: Biased, *source: Any) -> Tensor:
+        x = self.attention(x, layout, pattern)
+        if self.cross is not None:
+            x = self.cross(x, layout, *source)
+        out: Tensor = self.feed(x)
+        return out
+
+
+class RelativeStack(nn.Module):
+    """Blocks with one bias for all of them, and a norm and dropout at the end."""
+
+    def __init__(
+        self, blocks: Sequence[nn.Module], bias: RelativeBias, norm: nn.Module, dropout: float
+    ):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.bias, self.norm, self.dropout = bias, norm, dropout
+
+    def forward(self, x: Tensor, layout: Layout, *source: Any) -> list[Tensor]:
+        layers, pattern = [x], self.bias.pattern()
+        for block in self.blocks:
+            layers.append(block(layers[-1], layout, pattern, *source))
+        return [*layers[:-1], dropout(self.norm(layers[-1]), self.dropout, self.training)]
+
+    def depth(self) -> list[nn.Module]:
+        """The blocks; the bias goes with the first, the norm with the last."""
+        parts: list[list[nn.Module]] = [[block] for block in self.blocks]
+        parts[0].append(self.bias)
+        parts[-1].append(self.norm)
+        return [nn.ModuleList(part) for part in parts]

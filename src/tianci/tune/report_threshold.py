@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tianci.finetune.report_facts import details, label_names, numbers
 from tianci.metrics.threshold import GRID
 from tianci.train.history import number, table
+from tianci.tune.report_facts import details, label_names, numbers
 
 Ints = NDArray[np.int64]
 

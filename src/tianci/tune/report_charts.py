@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tianci.finetune.report_facts import (
+from tianci.metrics import ranking
+from tianci.train.history import Track, number, rate, table
+from tianci.train.picture import Chart, Line, Mark, compact
+from tianci.tune.report_facts import (
     chosen_trial,
     details,
     digits,
@@ -20,7 +23,7 @@ from tianci.finetune.report_facts import (
     whole,
     words,
 )
-from tianci.finetune.report_plane import (
+from tianci.tune.report_plane import (
     Array,
     Axis,
     Cloud,
@@ -33,10 +36,7 @@ from tianci.finetune.report_plane import (
     axis,
     unit_axis,
 )
-from tianci.finetune.report_threshold import Sweep
-from tianci.metrics import ranking
-from tianci.train.history import Track, number, rate, table
-from tianci.train.picture import Chart, Line, Mark, compact
+from tianci.tune.report_threshold import Sweep
 
 LOOKS = 5  # colours of series in the style sheet
 BINS = 20

@@ -14,14 +14,14 @@ from tianci.data.rows import Row
 from tianci.data.tagged import sentence_of
 from tianci.evaluate.baseline import fit_baseline
 from tianci.evaluate.tag_baseline import fit_tag_baseline
-from tianci.finetune.choose import Chosen
-from tianci.finetune.trial import Work, free_memory, run_trial, tell
 from tianci.goals.tagged import spread
 from tianci.goals.tasks.base import Task
 from tianci.goals.tasks.classify import Classify
 from tianci.goals.tasks.regress import Regress
 from tianci.goals.tasks.tag import Tag
 from tianci.metrics.interval import bootstrap_weighted
+from tianci.tune.choose import Chosen
+from tianci.tune.trial import Work, free_memory, run_trial, tell
 
 COUNTS = (100, 500, 2000)
 SCRATCH_RATE = 3.0  # fresh weights want larger steps than learned ones

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from tianci.finetune.report_facts import NONE, confusion_of, digits, label_names, whole
-from tianci.finetune.report_plane import Plane, draw_plane
-from tianci.finetune.report_table import Bar, Cell, Noted, Table
-from tianci.finetune.report_threshold import Sweep
 from tianci.train.picture import Chart, draw
+from tianci.tune.report_facts import NONE, confusion_of, digits, label_names, whole
+from tianci.tune.report_plane import Plane, draw_plane
+from tianci.tune.report_table import Bar, Cell, Noted, Table
+from tianci.tune.report_threshold import Sweep
 
 LONG = 240  # characters of a text that are shown before one asks for the rest
 FITS = 12  # labels whose counts can be read in a matrix

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tianci.finetune.report_facts import (
+from tianci.train.history import number, table
+from tianci.tune.report_facts import (
     Spread,
     confusion_of,
     details,
@@ -22,8 +23,7 @@ from tianci.finetune.report_facts import (
     whole,
     words,
 )
-from tianci.finetune.report_table import Bar, Cell, Noted, Table
-from tianci.train.history import number, table
+from tianci.tune.report_table import Bar, Cell, Noted, Table
 
 LESS_IS_BETTER = {"mae", "rmse", "mse", "loss", "perplexity"}  # a long bar would mislead
 CONFUSED = 12

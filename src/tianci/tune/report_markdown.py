@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tianci import __version__
-from tianci.finetune import report_scores as scores
-from tianci.finetune import report_trials as trials
-from tianci.finetune.report_errors import errors_table
-from tianci.finetune.report_facts import (
+from tianci.tune import report_scores as scores
+from tianci.tune import report_trials as trials
+from tianci.tune.report_errors import errors_table
+from tianci.tune.report_facts import (
     calibration_sentence,
     chosen_trial,
     confusion_of,
@@ -22,8 +22,8 @@ from tianci.finetune.report_facts import (
     strings,
     whole,
 )
-from tianci.finetune.report_table import Cell, Noted, Table
-from tianci.finetune.report_threshold import sweep_of
+from tianci.tune.report_table import Cell, Noted, Table
+from tianci.tune.report_threshold import sweep_of
 
 LONG = 300  # characters of a cell
 FITS = 20  # labels of a matrix that can still be read

@@ -18,11 +18,6 @@ from tianci.checkpoint import Checkpoint
 from tianci.data.rows import Row
 from tianci.evaluate.tasks import answer_examples, tokenizer_of
 from tianci.files import read_json, write_json
-from tianci.finetune import strategy
-from tianci.finetune.remember import Remembering
-from tianci.finetune.rows_source import RowsSource
-from tianci.finetune.settings import Finetune
-from tianci.finetune.start import begin, from_scratch
 from tianci.goals.auxiliary import auxiliary
 from tianci.goals.base import Joint
 from tianci.goals.tasks.base import Decision, Example, Task
@@ -32,6 +27,11 @@ from tianci.train import journal, parallel, state
 from tianci.train.journal import Journal
 from tianci.train.loop import Loop, Step, mean_of
 from tianci.train.settings import Train
+from tianci.tune import strategy
+from tianci.tune.remember import Remembering
+from tianci.tune.rows_source import RowsSource
+from tianci.tune.settings import Finetune
+from tianci.tune.start import begin, from_scratch
 
 METRIC_EPSILON = 1e-9
 

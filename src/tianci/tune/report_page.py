@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from tianci import __version__, train
-from tianci.finetune import report_blocks as blocks
-from tianci.finetune import report_charts as charts
-from tianci.finetune import report_scores as scores
-from tianci.finetune import report_trials as trials
-from tianci.finetune.report_errors import errors_table
-from tianci.finetune.report_facts import calibration_sentence, splits
-from tianci.finetune.report_threshold import sweep_of
-from tianci.finetune.report_top import figures, head, notes
 from tianci.train.picture import Chart
+from tianci.tune import report_blocks as blocks
+from tianci.tune import report_charts as charts
+from tianci.tune import report_scores as scores
+from tianci.tune import report_trials as trials
+from tianci.tune.report_errors import errors_table
+from tianci.tune.report_facts import calibration_sentence, splits
+from tianci.tune.report_threshold import sweep_of
+from tianci.tune.report_top import figures, head, notes
 
 _HERE, _TRAIN = Path(__file__).parent, Path(str(train.__file__)).parent
 STOPS = 400

@@ -16,23 +16,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tianci.finetune.report import write_report
-from tianci.finetune.report_charts import (
+from tianci.metrics import calibration, classification, ranking
+from tianci.tune.report import write_report
+from tianci.tune.report_charts import (
     calibration_plane,
     compare_plane,
     ranking_planes,
     scatter_plane,
     training_charts,
 )
-from tianci.finetune.report_errors import errors_table
-from tianci.finetune.report_facts import chosen_trial, digits, interval, shown
-from tianci.finetune.report_markdown import plain
-from tianci.finetune.report_plane import Cloud, Curve, Dot, Plane, draw_plane, unit_axis
-from tianci.finetune.report_scores import confused_table, labels_table, scores_table
-from tianci.finetune.report_threshold import sweep_of
-from tianci.finetune.report_top import head, most_frequent, state
-from tianci.finetune.report_trials import data_table, spread_sentence, trials_table
-from tianci.metrics import calibration, classification, ranking
+from tianci.tune.report_errors import errors_table
+from tianci.tune.report_facts import chosen_trial, digits, interval, shown
+from tianci.tune.report_markdown import plain
+from tianci.tune.report_plane import Cloud, Curve, Dot, Plane, draw_plane, unit_axis
+from tianci.tune.report_scores import confused_table, labels_table, scores_table
+from tianci.tune.report_threshold import sweep_of
+from tianci.tune.report_top import head, most_frequent, state
+from tianci.tune.report_trials import data_table, spread_sentence, trials_table
 
 VOID = {"meta", "br", "input", "wbr"}
 EVIL = '<script>alert("1")</script><img src=x onerror=alert(2)>'
@@ -576,8 +576,8 @@ def holes() -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_records_with_holes_still_give_a_page(tmp_path: Path) -> None:
-    from tianci.finetune.report_markdown import markdown
-    from tianci.finetune.report_page import page as page_of
+    from tianci.tune.report_markdown import markdown
+    from tianci.tune.report_page import page as page_of
 
     for name, record in holes():
         try:
@@ -619,7 +619,7 @@ def test_both_files_are_there_and_nothing_half_written(tmp_path: Path) -> None:
 
 
 def test_importing_the_report_is_light() -> None:
-    code = "import sys, tianci.finetune.report; print('torch' in sys.modules)"
+    code = "import sys, tianci.tune.report; print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
 

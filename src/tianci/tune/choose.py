@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tianci.finetune.start import load_base
-from tianci.finetune.trial import Result, Work, free_memory, run_trial, seeds_of, tell
+from tianci.tune.start import load_base
+from tianci.tune.trial import Result, Work, free_memory, run_trial, seeds_of, tell
 
 SLOWER = 1 / 3  # the rate of a second attempt
 

@@ -18,10 +18,6 @@ from tianci.data.rows import Row, read_rows
 from tianci.errors import Stopped, UserError
 from tianci.evaluate.tasks import answer, reading_limit
 from tianci.files import read_json, write_json
-from tianci.finetune.choose import Chosen, choose_trial
-from tianci.finetune.settings import Finetune
-from tianci.finetune.start import load_base
-from tianci.finetune.trial import Interrupted, Work
 from tianci.goals.tasks import make_task
 from tianci.goals.tasks.base import Task
 from tianci.metrics.interval import bootstrap_weighted
@@ -30,6 +26,10 @@ from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, probe
 from tianci.train.memory import keep_freed_memory
 from tianci.train.place import check_target, publish
+from tianci.tune.choose import Chosen, choose_trial
+from tianci.tune.settings import Finetune
+from tianci.tune.start import load_base
+from tianci.tune.trial import Interrupted, Work
 
 HELD_BACK = 0.1  # of the training rows, when there is no dev file
 DRAWS = 1000
@@ -174,7 +174,7 @@ def _work(
 
 
 def _compare(work: Work, chosen: Chosen, seed: int, out: Path) -> dict[str, Any]:
-    from tianci.finetune.compare import compare
+    from tianci.tune.compare import compare
 
     return compare(work, chosen, seed, out / "compare")
 
@@ -210,7 +210,7 @@ def _finish(
     compared: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Measures the chosen model, writes it with its scores and its report."""
-    from tianci.finetune.report import write_report
+    from tianci.tune.report import write_report
 
     best, settings, task = chosen.best, work.settings, work.task
     model = checkpoint.read(chosen.folder / "best").to(work.world.device)
@@ -260,7 +260,7 @@ def _put_at_top(model: Checkpoint, folder: Path, out: Path, settings: Finetune) 
     """The chosen model at the top of the run; of adapters only what was learned."""
     best = folder / "best"
     if "adapters" in settings.strategies and Path(settings.model).exists():
-        from tianci.finetune import strategy
+        from tianci.tune import strategy
 
         strategy.choose(model, settings)
         adapters.write(best, model, settings.model)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.finetune.conftest import write_rows
+from tests.tune.conftest import write_rows
 from tianci.cli import main
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tianci.finetune.report_facts import (
+from tianci.train.history import number, rate, table
+from tianci.train.page import duration
+from tianci.tune.report_facts import (
     NONE,
     SPLITS,
     chosen_trial,
@@ -18,9 +20,7 @@ from tianci.finetune.report_facts import (
     whole,
     words,
 )
-from tianci.finetune.report_table import Cell, Noted, Table
-from tianci.train.history import number, rate, table
-from tianci.train.page import duration
+from tianci.tune.report_table import Cell, Noted, Table
 
 EPOCH_SCORES = 5
 

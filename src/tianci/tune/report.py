@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tianci.files import write_file
-from tianci.finetune.report_markdown import markdown
-from tianci.finetune.report_page import page
+from tianci.tune.report_markdown import markdown
+from tianci.tune.report_page import page
 
 
 def write_report(folder: Path, record: dict[str, Any]) -> None:

@@ -10,10 +10,10 @@ from torch import nn
 
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
-from tianci.finetune.settings import Finetune
 from tianci.nn import adapter, initial
 from tianci.nn.crf import ChainField
 from tianci.train.optimizer import BertAdam, decayed
+from tianci.tune.settings import Finetune
 
 Thaw = Callable[[float], None]
 CRF_RATE = 1e-2  # conll2003, 500 rows: F1 .435 at 2e-4, .493 at 4e-3, .508 at 2e-2 (LOG.md)
@@ -103,6 +103,11 @@ def optimizer(model: Checkpoint, settings: Finetune, lr: float) -> torch.optim.O
                         "weight_decay": settings.weight_decay if decay else 0.0,
                     }
                 )
+    if not groups:
+        raise UserError(
+            f"strategy {settings.strategy} leaves nothing to learn: this task has no head with "
+            "weights; use strategy full or adapters"
+        )
     if settings.optimizer == "bert-adam":
         return BertAdam(groups, lr=lr, betas=(0.9, 0.999), eps=1e-6)
     return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.999), eps=1e-8, fused=True)

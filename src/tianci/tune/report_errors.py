@@ -6,9 +6,9 @@ import math
 from itertools import pairwise
 from typing import Any
 
-from tianci.finetune.report_facts import NONE, details, digits, shown, tables, words
-from tianci.finetune.report_table import Table
 from tianci.train.history import number
+from tianci.tune.report_facts import NONE, details, digits, shown, tables, words
+from tianci.tune.report_table import Table
 
 FIRST = ("text", "pair", "question", "context")
 LAST = ("label", "expected", "predicted", "score", "place")

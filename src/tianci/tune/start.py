@@ -10,13 +10,13 @@ import torch
 from tianci import checkpoint
 from tianci.checkpoint import OWN, Checkpoint
 from tianci.errors import UserError
-from tianci.finetune import strategy
-from tianci.finetune.settings import Finetune
 from tianci.goals.tasks.base import Task
 from tianci.models import family, is_preset, preset
 from tianci.nn.task_heads import HeadPlan
 from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
+from tianci.tune import strategy
+from tianci.tune.settings import Finetune
 
 
 def begin(

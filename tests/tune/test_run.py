@@ -15,19 +15,18 @@ import pytest
 
 import tianci
 from tianci import adapters, checkpoint
-from tianci.api import finetune
 from tianci.data.rows import read_rows
 from tianci.errors import UserError
-from tianci.finetune.settings import Finetune
 from tianci.goals.tasks import make_task
 from tianci.train.state import checksum
+from tianci.tune.settings import Finetune
 
 FAST = {"epochs": 8, "lr": "3e-3", "batch": 16, "dropout": 0.0}
 
 
 def tune(base: Path, reviews: dict[str, Path], out: Path, **more):
     names = {"model": base, "train": reviews["train"], "dev": reviews["dev"], "out": out, **FAST}
-    return finetune("classify", **{**names, **more})
+    return tianci.finetune("classify", **{**names, **more})
 
 
 def test_a_word_decides_and_is_learned(base, reviews, tmp_path) -> None:
@@ -95,7 +94,7 @@ def test_their_classifier_loads_here(base, tmp_path) -> None:
 
 
 def test_dev_is_held_back_when_there_is_none(base, reviews, tmp_path) -> None:
-    summary = finetune(
+    summary = tianci.finetune(
         "classify",
         model=base,
         train=reviews["train"],
@@ -133,7 +132,7 @@ def test_remembered_features_are_those_of_the_model(base) -> None:
     import torch
 
     from tianci.batch import Batch
-    from tianci.finetune.remember import Remembering
+    from tianci.tune.remember import Remembering
 
     body = checkpoint.read(base).model.eval()
     known = Remembering(body, all_layers=True)
@@ -264,7 +263,7 @@ def test_one_class_stops_the_run(base, tmp_path) -> None:
     ]
     (tmp_path / "one.jsonl").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(UserError, match="one class only"):
-        finetune("classify", model=base, train=tmp_path / "one.jsonl", out=tmp_path / "o")
+        tianci.finetune("classify", model=base, train=tmp_path / "one.jsonl", out=tmp_path / "o")
 
 
 def test_defaults_follow_the_number_of_rows() -> None:
@@ -284,7 +283,7 @@ def test_many_labels_at_once(base, tmp_path) -> None:
         rows.append(json.dumps({"text": text, "label": marks}, ensure_ascii=False))
     (tmp_path / "train.jsonl").write_text("\n".join(rows[:160]), encoding="utf-8")
     (tmp_path / "dev.jsonl").write_text("\n".join(rows[160:]), encoding="utf-8")
-    summary = finetune(
+    summary = tianci.finetune(
         "classify", model=base, train=tmp_path / "train.jsonl", dev=tmp_path / "dev.jsonl",
         out=tmp_path / "out", classify={"many": True}, metric="micro_f1",
         pooling="max", **{**FAST, "epochs": 12},

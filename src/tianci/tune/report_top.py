@@ -7,9 +7,11 @@ import re
 from html import escape
 from typing import Any
 
-from tianci.finetune import report_blocks as blocks
-from tianci.finetune import report_trials as trials
-from tianci.finetune.report_facts import (
+from tianci.train.history import number, rate, table
+from tianci.train.page import duration, large
+from tianci.tune import report_blocks as blocks
+from tianci.tune import report_trials as trials
+from tianci.tune.report_facts import (
     NONE,
     chosen_trial,
     confusion_of,
@@ -23,8 +25,6 @@ from tianci.finetune.report_facts import (
     whole,
     words,
 )
-from tianci.train.history import number, rate, table
-from tianci.train.page import duration, large
 
 
 def state(record: dict[str, Any]) -> str:
