@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +155,53 @@ def running(folders: dict[str, Path]) -> Iterator[Callable[..., Running]]:
     yield start
     for client in open_clients:
         client.__exit__(None, None, None)
+
+
+class Live:
+    """A server in a thread of this process."""
+
+    def __init__(self, folders: dict[str, Path], names: Sequence[str], **limits: Any):
+        from tianci.serve.limits import Limits
+        from tianci.serve.log import Silence
+        from tianci.serve.models import read_models
+        from tianci.serve.process import Server, config_of
+        from tianci.serve.run import bind
+        from tianci.serve.server import make_app
+        from tianci.serve.service import Service
+
+        models = read_models([str(folders[name]) for name in names], "cpu")
+        self.service = Service(lambda: models, Limits(**limits), log=Silence())
+        self.server = Server(config_of(make_app(self.service)), self.service)
+        at = bind("127.0.0.1", 0)
+        self.port = at.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [at]})
+        self.thread.start()
+        wait(lambda: self.service.ready and self.server.started)
+
+    def end(self) -> None:
+        self.server.handle_exit(signal.SIGTERM, None)
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+
+def wait(done: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "waited for too long"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def live(folders: dict[str, Path]) -> Iterator[Callable[..., Live]]:
+    pytest.importorskip("uvicorn")
+    started: list[Live] = []
+
+    def start(*names: str, **limits: Any) -> Live:
+        started.append(Live(folders, names, **limits))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.thread.is_alive():
+            one.end()

@@ -11,9 +11,8 @@ import pytest
 from tests.serve.conftest import LIMIT, Running
 from tianci.errors import UserError
 from tianci.serve.limits import Limits
-from tianci.serve.models import named
+from tianci.serve.plan import check_key, named
 from tianci.serve.refusal import STATUS
-from tianci.serve.service import check_key
 
 Start = Callable[..., Running]
 JSON = {"Content-Type": "application/json"}

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from tests.serve.conftest import LIMIT, Running
+from tianci.data.rows import Row, make_row
+from tianci.evaluate.tasks import answer_examples
+from tianci.serve.mixed import make_pool
 from tianci.serve.predictor import load
 
 Start = Callable[..., Running]
@@ -236,15 +239,39 @@ def test_a_decoder_continues_greedily(running: Start, folders: dict[str, Path]) 
         ids.append(token)
 
 
-def test_adapters_share_their_base(running: Start, folders: dict[str, Path]) -> None:
-    server = running("base", "first", "second")
-    _, first, second = (one.predictor for one in server.service.models.served)
-    tables = {one.model.token_table().data_ptr() for one in (first, second)}
+def test_adapters_share_their_base_and_their_batches(
+    running: Start, folders: dict[str, Path]
+) -> None:
+    server = running("base", "first", "second", "classify")
+    _, first, second, alone = server.service.models.served
+    tables = {one.predictor.model.token_table().data_ptr() for one in (first, second)}
     assert len(tables) == 1
-    for name in ("first", "second", "first"):
-        expected = load(folders[name])(TEXT)["scores"]
+    assert first.pool is second.pool is not None and alone.pool is None
+    expected = {name: load(folders[name]) for name in ("first", "second")}
+    for name, model in expected.items():
         found = server.post("/predict", {"inputs": TEXT, "model": name}).json()
-        assert {o["label"]: o["score"] for o in found} == pytest.approx(expected, abs=1e-5)
+        assert {o["label"]: o["score"] for o in found} == pytest.approx(
+            model(TEXT)["scores"], abs=1e-5
+        )
+    # one batch of both, in any order, says what each says alone
+    texts = [TEXT, "我", "我们大", "天气" * 9, "今天", "你"]
+    items, right = [], []
+    for n, text in enumerate(texts):
+        one = (first, second)[n % 2]
+        task = one.predictor.task
+        row = make_row({"text": text}, task.columns(), 1)
+        assert isinstance(row, Row)
+        (example,) = task.examples([row], one.predictor.tokenizer, LIMIT, labelled=False)
+        items.append((one.member, example))
+        right.append(answer_examples(one.predictor.checkpoint, task, [example])[0])
+    np.testing.assert_allclose(first.pool.run(items, lambda: None), right, atol=1e-5)
+    assert np.abs(np.array(right[0]) - right[1]).max() > 1e-2  # they do differ
+
+
+def test_adapters_that_cannot_be_mixed_run_for_themselves(folders: dict[str, Path]) -> None:
+    first, second = load(folders["first"]), load(folders["second"])
+    second.model.keep_layers(1)
+    assert make_pool([first, second]) is None and make_pool([first]) is None
 
 
 def test_openapi_and_docs(running: Start) -> None:

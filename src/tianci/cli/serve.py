@@ -59,7 +59,8 @@ def serve(
 
     for module in ("starlette", "uvicorn", "prometheus_client"):
         need(module, "serve")
-    from tianci.serve.run import Plan, bind, serve
+    from tianci.serve.plan import Plan
+    from tianci.serve.run import bind, serve
 
     key = api_key or os.environ.get("TIANCI_API_KEY") or None
     plan = Plan(

@@ -84,7 +84,8 @@ class Batcher:
 
     @property
     def full(self) -> bool:
-        return self.waiting >= self.queue_tokens
+        """Whether there is no room for a usual request; a small one may still be taken."""
+        return self.waiting + min(self.batch_tokens, self.queue_tokens // 8) > self.queue_tokens
 
     def submit(self, kind: Kind, items: Sequence[Any], costs: Sequence[int]) -> Job:
         """Queues the inputs of a request, called from the event loop; 429 where there is no room.
@@ -94,8 +95,7 @@ class Batcher:
         job, total = Job(len(items), asyncio.get_running_loop()), sum(costs)
         with self._changed:
             if self.waiting and self.waiting + total > self.queue_tokens:
-                after = str(self.seconds())
-                raise Refusal("Overloaded", "the queue is full; try later", {"Retry-After": after})
+                raise self.overloaded()
             queue = self._queues.setdefault(kind, deque())
             for place, (item, cost) in enumerate(zip(items, costs, strict=True)):
                 self._ticket += 1
@@ -106,6 +106,11 @@ class Batcher:
         if not items:
             job.settle()
         return job
+
+    def overloaded(self) -> Refusal:
+        """429, and when to come again."""
+        after = {"Retry-After": str(self.seconds())}
+        return Refusal("Overloaded", "the queue is full; try later", after)
 
     def seconds(self) -> int:
         """How long the queue will take, at least 1."""

@@ -16,7 +16,6 @@ from tianci.serve.batcher import Batcher, Job, Kind
 from tianci.serve.limits import Limits, Receive
 from tianci.serve.models import Models, Served
 from tianci.serve.refusal import Refusal
-from tianci.serve.work import Respond
 from tianci.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
@@ -89,9 +88,8 @@ class Call:
         rows, examples = await self.aside(
             lambda: examples_of(model, task, records, self.cut(truncate), self.limits)
         )
-        said = await self.run(
-            Respond(model.predictor, task), examples, [one.length for one in examples]
-        )
+        kind, items = model.respond(task, examples)
+        said = await self.run(kind, items, [one.length for one in examples])
         return task, rows, await self.aside(lambda: task.join(examples, said))
 
     async def predictions(

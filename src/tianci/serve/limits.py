@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from tianci.serve.refusal import Refusal
 from tianci.settings import setting
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+BODY_SECONDS = 30.0  # a body that takes longer is given up
 THROWN_AWAY = 65536  # bytes of a refused body that are read so that the connection can stay
 
 
@@ -66,6 +68,16 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int) ->
     )
     if (declared(headers) or 0) > most:
         raise refusal
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _collect(receive, most, refusal)
+    except TimeoutError:
+        raise Refusal(
+            "Timeout", f"the body did not come in {BODY_SECONDS:g} seconds", {"Connection": "close"}
+        ) from None
+
+
+async def _collect(receive: Receive, most: int, refusal: Refusal) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:

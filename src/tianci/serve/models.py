@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +17,13 @@ from tianci import adapters, checkpoint
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
 from tianci.files import read_json
-from tianci.goals.tasks.base import Task
+from tianci.goals.tasks.base import Example, Task
+from tianci.serve.batcher import Kind
+from tianci.serve.mixed import Pool, make_pool
+from tianci.serve.plan import named
 from tianci.serve.predictor import Predictor, load
 from tianci.serve.refusal import Refusal
-from tianci.serve.work import embed_limit, trained_head
+from tianci.serve.work import Respond, embed_limit, trained_head
 from tianci.serve.writing import can_write
 
 CLASSES = ("classify", "pair", "regress")
@@ -32,6 +36,14 @@ class Served:
     name: str
     folder: Path
     predictor: Predictor
+    pool: Pool | None = None  # with other adapters of the same base
+    member: int = 0  # its number there
+
+    def respond(self, task: Task, examples: Sequence[Example]) -> tuple[Kind, list[Any]]:
+        """The work of asking the task's head, and its items."""
+        if self.pool is None:
+            return Respond(self.predictor, task), list(examples)
+        return self.pool, [(self.member, one) for one in examples]
 
     @cached_property
     def task(self) -> Task | None:
@@ -51,10 +63,11 @@ class Served:
         if self.ranks:
             found.append("rerank")
         found += [task] if task in ("tag", "answer", "choose") else []
-        if "masked" in heads and self.predictor.tokenizer.mask is not None:
-            found.append("fill")
-        if ("masked" in heads or "causal" in heads) and task != "generate":
-            found.append("score")
+        if task != "generate":  # that has made its masked head into something else
+            if "masked" in heads and self.predictor.tokenizer.mask is not None:
+                found.append("fill")
+            if "masked" in heads or "causal" in heads:
+                found.append("score")
         if can_write(self.predictor):
             found.append("generate")
         return tuple(found)
@@ -115,40 +128,42 @@ class Models:
         return found
 
 
-def named(specs: Sequence[str]) -> list[tuple[str, Path]]:
-    """NAME=DIR or DIR (named after its last part) as names and folders, none twice."""
-    found: list[tuple[str, Path]] = []
-    for spec in specs:
-        name, equals, folder = spec.partition("=")
-        if not equals or Path(spec).exists():
-            name, folder = Path(spec).resolve().name, spec
-        if not name or not folder:
-            raise UserError(f'"{spec}" is neither DIR nor NAME=DIR')
-        if name in (known for known, _ in found):
-            raise UserError(f'two models are named "{name}"; give one another name: NAME=DIR')
-        found.append((name, Path(folder)))
-    return found
-
-
 def read_models(specs: Sequence[str], device: str | None = None) -> Models:
     """Loads the directories; a base that several adapters were trained on is loaded once."""
     bases: dict[str, Checkpoint] = {}
-    served = []
+    served, pooled = [], {}
     for name, folder in named(specs):
         if not folder.is_dir():
             raise UserError(f"{folder} is not a model directory")
         if adapters.is_adapter(folder):
-            predictor = _adapted(folder, bases, device)
+            base, predictor = _adapted(folder, bases, device)
+            pooled[name] = base
         else:
             predictor = load(folder, device)
         if predictor.checkpoint.tokenizer is None:
             raise UserError(f"{folder} has no tokenizer (tokenizer.json or vocab.txt)")
         served.append(Served(name, folder, predictor))
+    for base in bases:
+        served = _pooled(served, {name for name, key in pooled.items() if key == base})
     return Models(served)
 
 
-def _adapted(folder: Path, bases: dict[str, Checkpoint], device: str | None) -> Predictor:
-    """The model of an adapter; it owns only what the adapter's file holds."""
+def _pooled(served: Sequence[Served], names: set[str]) -> list[Served]:
+    """The same models; those of these names answer together where that is possible."""
+    members = [one for one in served if one.name in names and one.task is not None]
+    pool = make_pool([one.predictor for one in members])
+    return [
+        dataclasses.replace(one, pool=pool, member=members.index(one))
+        if pool is not None and one in members
+        else one
+        for one in served
+    ]
+
+
+def _adapted(
+    folder: Path, bases: dict[str, Checkpoint], device: str | None
+) -> tuple[str, Predictor]:
+    """The base's hash and the model of an adapter; it owns only what the adapter's file holds."""
     about = read_json(folder / "tianci.json")
     told = about.get("adapter") or {}
     key = str(told.get("base_hash"))
@@ -167,4 +182,4 @@ def _adapted(folder: Path, bases: dict[str, Checkpoint], device: str | None) -> 
         base.family, copy.deepcopy(base.model, shared), {}, base.tokenizer, dict(base.extra)
     )
     adapters.put(model, folder, about, told)
-    return Predictor(model, {}, chosen)
+    return key, Predictor(model, {}, chosen)

@@ -15,11 +15,12 @@ from tianci.serve.routes import Route
 
 PLACE = "#/components/schemas/{name}"
 ALWAYS = (401, 421, 429, 500, 503)
-ASKED = (400, 404, 413, 415, 422, 424)
+ASKED = (400, 404, 408, 413, 415, 422, 424)
 WORDS = {
     400: "not JSON, or no input",
     401: "no key, or a wrong one",
     404: "no such model",
+    408: "the body did not come in time",
     413: "too many bytes, inputs or tokens",
     415: "not application/json",
     421: "without a key only local names are answered to",
@@ -75,7 +76,9 @@ def _arms(kind: Any) -> list[Any]:
 def _operation(route: Route, asked: Any, answered: Any) -> dict[str, Any]:
     content: dict[str, Any] = {"application/json": {"schema": answered}}
     if route.streams:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        parts = {"event": {"type": "string"}, "data": {"type": "string"}}
+        event = {"type": "object", "properties": parts}
+        content["text/event-stream"] = {"schema": event}
     operation: dict[str, Any] = {
         "operationId": route.function.__name__,
         "summary": route.summary,

@@ -197,9 +197,13 @@ async def generate(asked: GenerateRequest, call: Call) -> Generated | AsyncItera
     and at the end the event `done` with text and ids."""
     model = call.models.find(asked.model, "generate")
     how = _how(asked, model)
+    question = await call.aside(lambda: prepare(model.predictor, asked.inputs))
+    if asked.max_new_tokens is None:  # as many as usual, or as there is room for
+        room = model.predictor.limit - len(question.ids)
+        most = min(how.longest, max(1, room), call.limits.new_tokens)
+        how = dataclasses.replace(how, longest=most)
     if how.longest > call.limits.new_tokens:
         raise Refusal("Validation", f"max_new_tokens may be {call.limits.new_tokens} at most here")
-    question = await call.aside(lambda: prepare(model.predictor, asked.inputs))
     room = model.predictor.limit - how.longest
     if len(question.ids) > max(room, 0):
         if not call.cut(asked.truncate) or room < 1 or question.prefix:

@@ -19,6 +19,7 @@ STATUS = {
     "Unauthorized": 401,
     "NotFound": 404,
     "MethodNotAllowed": 405,
+    "Timeout": 408,  # the body did not come
     "MediaType": 415,
     "WrongHost": 421,
     "Internal": 500,

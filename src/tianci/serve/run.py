@@ -1,8 +1,7 @@
-"""Server processes: one, or several behind one socket; SIGTERM ends them behind their work."""
+"""Server processes: one, or several that share a socket and a parent that watches them."""
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import shutil
@@ -11,64 +10,15 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-import uvicorn
-
 from tianci.errors import UserError
-from tianci.serve.limits import Limits
-from tianci.serve.log import AccessLog, Silence
-from tianci.serve.models import named, read_models
-from tianci.serve.server import make_app
-from tianci.serve.service import LOCAL, Service, check_key
+from tianci.serve.plan import Plan
 
 BACKLOG = 2048
 QUICK, PATIENCE = 30.0, 3  # seconds; so many workers that die sooner than that are enough
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to serve, and how."""
-
-    models: Sequence[str]
-    host: str = "127.0.0.1"
-    port: int = 8000
-    key: str | None = None
-    hosts: tuple[str, ...] = ()  # more names to answer to without a key
-    workers: int = 1
-    threads: int | None = None  # of each worker
-    quiet: bool = False
-    limits: Limits = field(default_factory=Limits)
-
-    def check(self) -> None:
-        """Refuses what cannot work, before anything is loaded."""
-        check_key(self.host, self.key)
-        for _, folder in named(self.models):
-            if not folder.is_dir():
-                raise UserError(f"{folder} is not a model directory")
-
-
-class Server(uvicorn.Server):
-    """Uvicorn that ends when the accepted work is done, and then with exit code 0."""
-
-    def __init__(self, config: uvicorn.Config, service: Service):
-        super().__init__(config)
-        self.service = service
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.service.draining:
-            self.force_exit = True  # asked twice
-        self.service.draining = True
-
-    async def on_tick(self, counter: int) -> bool:
-        drained = self.service.draining and not self.service.open
-        if drained or self.force_exit or self.service.failed is not None:
-            self.should_exit = True
-        return await super().on_tick(counter)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -89,39 +39,9 @@ def serve(plan: Plan, at: socket.socket) -> None:
     if plan.workers > 1:
         _supervise(plan, at)
     else:
-        _serve_alone(plan, at)
+        from tianci.serve.process import serve_alone  # torch and all
 
-
-def config_of(app: Any) -> uvicorn.Config:
-    """How uvicorn is to behave: silent, and without anything that trusts a client."""
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="critical",  # uvicorn would log what clients send
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=75,  # longer than nginx keeps its side open (60)
-        h11_max_incomplete_event_size=65536,
-    )
-
-
-def _serve_alone(plan: Plan, at: socket.socket) -> None:
-    if plan.threads is not None:
-        import torch
-
-        torch.set_num_threads(plan.threads)
-    service = Service(
-        functools.partial(read_models, plan.models),
-        plan.limits,
-        plan.key,
-        {*LOCAL, *plan.hosts},
-        Silence() if plan.quiet else AccessLog(),
-    )
-    Server(config_of(make_app(service)), service).run(sockets=[at])
-    if service.failed is not None:
-        raise service.failed
+        serve_alone(plan, at)
 
 
 # ---------------------------------------------------------------- several processes
@@ -181,8 +101,15 @@ def _forget(pid: int) -> None:
 
 def _work(plan: Plan, at: socket.socket) -> None:
     """A worker process."""
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    share = str(max(1, cores // plan.workers))
+    os.environ.setdefault("OMP_NUM_THREADS", share)  # read when torch is imported
     try:
-        _serve_alone(plan, at)
+        from tianci.serve.process import serve_alone
+
+        serve_alone(plan, at)
     except UserError as error:
         print(f"tianci: {error}", file=sys.stderr)
         sys.exit(2)

@@ -66,6 +66,8 @@ def _handler(route: Route, service: Service) -> Handler:
         body = await read_body(request.receive, headers, service.limits.body_bytes)
         if service.models is None:
             raise Refusal("Unhealthy", "the models are being loaded", {"Retry-After": "2"})
+        if decoder is not None and service.batcher.full:
+            raise service.batcher.overloaded()  # before the work of reading it
         value = None if decoder is None else _decode(decoder, body)
         call = Call(
             service.models, service.batcher, service.limits, request.receive, len(body),

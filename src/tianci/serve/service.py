@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from tianci.errors import UserError
 from tianci.serve.batcher import Batcher
 from tianci.serve.limits import Limits
 from tianci.serve.log import AccessLog
 from tianci.serve.metrics import Metrics
 from tianci.serve.models import Models
-
-LOCAL = ("localhost", "127.0.0.1", "::1")
+from tianci.serve.plan import LOCAL
 
 
 @dataclass
@@ -60,14 +58,3 @@ class Service:
         """Brings the gauges up to date."""
         self.metrics.waiting.set(self.batcher.waiting)
         self.metrics.inputs.set(self.batcher.inputs)
-
-
-def check_key(host: str, key: str | None) -> None:
-    """Refuses to be reachable from elsewhere without a key."""
-    if key is not None and (len(key) < 8 or not key.isascii() or not key.isprintable()):
-        raise UserError("the API key must have at least 8 characters, all of them ASCII")
-    if host not in LOCAL and key is None:
-        raise UserError(
-            f"--host {host} makes the server reachable from elsewhere, so it needs a key: "
-            "--api-key KEY, or TIANCI_API_KEY"
-        )

@@ -197,7 +197,8 @@ async def cosines(
     """How near texts lie to a query."""
     ids = await read_inputs(call, model, [query, *texts], truncate)
     first, *others = await call.run(Embed(model.predictor, True), ids, [len(one) for one in ids])
-    return [float(np.dot(first.astype(np.float64), one)) for one in others]
+    # rounding must not lead beyond what a cosine can be
+    return [float(np.clip(np.dot(first.astype(np.float64), one), -1, 1)) for one in others]
 
 
 async def similarity(asked: SimilarityRequest, call: Call) -> list[float]:
