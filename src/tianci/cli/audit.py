@@ -95,7 +95,7 @@ def audit(
     from tianci.train.settings import Train
 
     given = run.settings
-    goal = parse(objective or given["pretrain"].get("objective", "masked+next_sentence"), given)
+    goal = parse(objective or given["pretrain"].get("objective") or "masked+next_sentence", given)
     train = build(Train, given["train"], "train")
     source = Corpus(corpus)
     recipe = Recipe(goal, length or train.length, train.short, train.batch_tokens or 2048, run.seed,

@@ -46,6 +46,8 @@ class Config(bert.Config):
         return 1 if self.sharing == "all" else self.layers
 
 
+OBJECTIVE = "masked+sentence_order"  # what it was made to learn
+
 PRESETS = {
     "tiny": Config(width=128, layers=2, heads=2, hidden=512),
     "mini": Config(width=256, layers=4, heads=4, hidden=1024),

@@ -37,6 +37,8 @@ class Config:
         check_sizes(self, "segments")
 
 
+OBJECTIVE = "masked+next_sentence"  # what it was made to learn
+
 PRESETS = {
     "tiny": Config(width=128, layers=2, heads=2, hidden=512),
     "mini": Config(width=256, layers=4, heads=4, hidden=1024),

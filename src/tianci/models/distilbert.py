@@ -49,6 +49,8 @@ class Config:
 
 
 # half of the layers of the BERT of that name
+OBJECTIVE = "masked"  # what it was made to learn
+
 PRESETS = {
     "tiny": Config(width=128, layers=1, heads=2, hidden=512),
     "mini": Config(width=256, layers=2, heads=4, hidden=1024),

@@ -57,6 +57,8 @@ class Config:
         return 4 * self.width
 
 
+OBJECTIVE = "causal"  # what it was made to learn
+
 PRESETS = {
     "tiny": Config(width=128, layers=2, heads=2),
     "mini": Config(width=256, layers=4, heads=4),

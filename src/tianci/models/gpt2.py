@@ -48,6 +48,8 @@ class Config:
         check_sizes(self)
 
 
+OBJECTIVE = "causal"  # what it was made to learn
+
 PRESETS = {
     "tiny": Config(width=128, layers=2, heads=2, hidden=512),
     "mini": Config(width=256, layers=4, heads=4, hidden=1024),

@@ -61,6 +61,8 @@ class Config:
         return float(self.initial_factor * self.width**-0.5)
 
 
+OBJECTIVE = "span"  # what it was made to learn
+
 PRESETS = {
     "tiny": Config(width=128, layers=2, decoder_layers=2, heads=2, hidden=512),
     "mini": Config(width=256, layers=4, decoder_layers=4, heads=4, hidden=1024),

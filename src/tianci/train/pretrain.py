@@ -24,7 +24,7 @@ from tianci.files import read_json, write_json
 from tianci.goals.base import Joint
 from tianci.goals.language import LANGUAGE, language_of
 from tianci.goals.objectives import objective_names, parse
-from tianci.models import preset
+from tianci.models import family, preset
 from tianci.settings import as_table, build
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, optimizer, parallel, probe, state
@@ -65,6 +65,8 @@ def pretrain(
     if resume:
         _check_resumable(run, Path(wanted.corpus))
     tokenizer = corpus.tokenizer()
+    wanted = dataclasses.replace(wanted, objective=wanted.objective or _usual_objective(wanted))
+    sections = {**sections, "pretrain": wanted}
     goal = parse(wanted.objective, {name: sections.get(name, {}) for name in objective_names()})
     torch.manual_seed(seed)
     folder = state.newest(run) if resume and state.complete(run) else None
@@ -96,6 +98,16 @@ def pretrain(
         folder,
         sections,
     ).go()
+
+
+def _usual_objective(wanted: Pretrain) -> str:
+    """What the family of the model was made to learn."""
+    if wanted.start_from:
+        place = Path(wanted.start_from) / "config.json"
+        kind, _, _ = checkpoint.config_from_public(place, read_json(place))
+    else:
+        kind, _ = preset(wanted.preset)
+    return str(family(kind).OBJECTIVE)
 
 
 def _check_resumable(run: Path, corpus: Path) -> None:

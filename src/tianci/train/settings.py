@@ -82,7 +82,9 @@ class Pretrain:
     corpus: str = setting("", "token store made by tianci prepare")
     preset: str = setting("mini", "size of a new model, such as mini or bert-small")
     objective: str = setting(
-        "masked+next_sentence", "masked, next_sentence, sentence_order with +; causal, span, prefix"
+        "",
+        "masked, next_sentence, sentence_order with +; causal, span, prefix (default: the "
+        "family's own, for BERT masked+next_sentence)",
     )
     out: str = setting("", "directory for the model, its log and its checkpoints")
     start_from: str = setting("", "go on learning from this model instead of a new one", "--from")

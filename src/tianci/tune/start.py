@@ -15,6 +15,7 @@ from tianci.models import family, is_preset, preset
 from tianci.nn.task_heads import HeadPlan
 from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
+from tianci.train.vocabulary import vocabulary_sizes
 from tianci.tune import strategy
 from tianci.tune.settings import Finetune
 
@@ -38,7 +39,7 @@ def load_base(name: str, tokenizer: Tokenizer | None = None) -> Checkpoint:
     if tokenizer is None:
         raise UserError(f'"{name}" is a preset, which has no vocabulary; give --tokenizer DIR')
     kind, config = preset(name)
-    table = {**dataclasses.asdict(config), "vocabulary": len(tokenizer), "pad": tokenizer.pad or 0}
+    table = {**dataclasses.asdict(config), **vocabulary_sizes(config, tokenizer)}
     model = checkpoint.create(kind, build(type(config), table, "model"))
     model.tokenizer = tokenizer
     return model
@@ -99,6 +100,10 @@ def head_plan(model: Checkpoint, task: Task, settings: Finetune) -> HeadPlan | N
                 "and --pooling do not go with it"
             )
         return None
+    if task.head_kind == "masked":
+        raise UserError(
+            f"{task.name} needs a family with a masked-language-model head; {model.family} has none"
+        )
     if settings.crf and task.head_kind != "token":
         raise UserError(f"--crf needs a label per token; {task.name} has none")
     standard = task.head_kind in family(model.family).TASK_HEADS
