@@ -78,12 +78,12 @@ def read(folder: str | Path, base: str | Path | None = None) -> Checkpoint:
     place = Path(folder)
     about = read_json(place / "tianci.json")
     told = about.get("adapter") or {}
-    model = checkpoint.read(_base(place, told, base))
+    model = checkpoint.read(base_of(place, told, base))
     put(model, place, about, told)
     return model
 
 
-def _base(folder: Path, told: dict[str, Any], given: str | Path | None) -> Path:
+def base_of(folder: Path, told: dict[str, Any], given: str | Path | None) -> Path:
     wanted = [Path(given)] if given else [Path(str(told.get("base"))),
                                           folder / str(told.get("base_relative"))]  # fmt: skip
     for place in wanted:

@@ -26,7 +26,7 @@ COMMANDS = {
     "fill": "candidates for each [MASK] in a text",
     "score": "how likely texts are, the best one marked",
     "embed": "one vector per line of a file",
-    "serve": "HTTP server: vectors, classes, tags, answers, ... of any number of models",
+    "serve": "HTTP server for any number of models",
     "convert": "other checkpoint formats to ours, with a parity gate",
     "demo": "the whole story on the demo text",
 }

@@ -13,7 +13,7 @@ def by_budget(lengths: Sequence[int], budget: int) -> list[list[int]]:
     batches: list[list[int]] = []
     used = budget
     for number in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if used + lengths[number] > budget:
+        if not batches or used + lengths[number] > budget:
             batches.append([])
             used = 0
         batches[-1].append(number)

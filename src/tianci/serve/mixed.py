@@ -40,7 +40,7 @@ class Routed(nn.Module):
         self.parts, self.ranges = nn.ModuleList(parts), ranges
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self.parts[0](x[start:end]) for n, start, end in self.ranges.now])
+        return torch.cat([self.parts[n](x[start:end]) for n, start, end in self.ranges.now])
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def make_pool(members: Sequence[Predictor]) -> Pool | None:
             above, _, name = path.rpartition(".")
             setattr(body.get_submodule(above), name, Routed(parts, ranges))
     pool = Pool(tuple(members), body.eval(), ranges)
-    return pool
+    return pool if _right(pool) else None
 
 
 def _differ(parts: Sequence[nn.Module]) -> bool:

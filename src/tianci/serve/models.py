@@ -169,7 +169,7 @@ def _adapted(
     key = str(told.get("base_hash"))
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if key not in bases:
-        place = adapters._base(folder, told, None)  # checks the hash
+        place = adapters.base_of(folder, told, None)  # checks the hash
         bases[key] = checkpoint.read(place).to(chosen)
     base = bases[key]
     with safe_open(folder / adapters.FILE, "pt") as file:

@@ -234,12 +234,14 @@ class Classify(Task):
 
 def encode(rows: Sequence[Row], tokenizer: Tokenizer, limit: int) -> list[Part]:
     """Texts, or pairs where the rows have them, with the template's special tokens."""
-    texts = [row.values["text"] for row in rows]
-    pairs = [row.values.get("pair") for row in rows]
-    if any(pair is not None for pair in pairs):
-        filled = [pair or "" for pair in pairs]
-        return [Part(*found) for found in tokenizer.inputs(texts, filled, limit=limit)]
-    return [Part(*found) for found in tokenizer.inputs(texts, limit=limit)]
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    # a row with a pair has another template than one without: neighbours must not decide that
+    for paired in (False, True):
+        some = [n for n, row in enumerate(rows) if ("pair" in row.values) == paired]
+        texts = [rows[n].values["text"] for n in some]
+        pairs = [rows[n].values["pair"] for n in some] if paired else None
+        found |= zip(some, tokenizer.inputs(texts, pairs, limit=limit), strict=True)
+    return [Part(*found[n]) for n in range(len(rows))]
 
 
 def _natural(label: str) -> tuple[int, float, str]:
