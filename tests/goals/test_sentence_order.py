@@ -31,7 +31,7 @@ def test_properties() -> None:
     for _ in range(8):
         for number in range(documents.count()):
             borders = documents.sentences(number)
-            for a, b, label in goal.cut(documents, number, 40, 0.1, rng):
+            for a, b, label, *_ in goal.cut(documents, number, 40, 0.1, rng):
                 assert b is not None
                 first, second = (b, a) if label == SWAPPED else (a, b)
                 assert borders[0] <= first[0] < first[1] <= second[0] < second[1] <= borders[-1]
