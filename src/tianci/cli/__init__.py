@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "scores of a model on labelled rows, a corpus or a suite",
     "fill": "candidates for each [MASK] in a text",
     "score": "how likely texts are, the best one marked",
+    "generate": "what a model writes behind a text",
     "embed": "one vector per line of a file",
     "serve": "HTTP server for any number of models",
     "convert": "other checkpoint formats to ours, with a parity gate",

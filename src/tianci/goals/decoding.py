@@ -51,9 +51,16 @@ class Decoding:
     temperature: float = setting(0.0, "0: the likeliest token; more: drawn, the wilder the higher")
     top_k: int = setting(0, "draw from the k likeliest tokens only (0: from all)")
     top_p: float = setting(1.0, "draw from the likeliest tokens that have this share together")
+    min_p: float = setting(0.0, "draw from tokens with at least this share of the likeliest one's")
+    repetition: float = setting(1.0, "above 1: what stands in the text already becomes unlikelier")
+    no_repeat: int = setting(0, "no run of so many tokens comes twice (0: it may)")
     seed: int = setting(0, "of the dice")
 
     def __post_init__(self) -> None:
+        if not 0 <= self.min_p < 1 or self.repetition <= 0 or self.no_repeat < 0:
+            raise UserError(
+                "min_p must be at least 0 and below 1, repetition above 0, no_repeat not negative"
+            )
         for name in ("longest", "beams"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -63,6 +70,33 @@ class Decoding:
             )
         if self.beams > 1 and self.temperature:
             raise UserError("beams follow the likeliest texts, a temperature draws; give one")
+
+
+def log_probabilities(logits: Tensor, texts: Sequence[Sequence[int]], how: Decoding) -> Tensor:
+    """(texts, V) from logits, after the rules against repetition.
+
+    As in transformers, the rules change logits when one text is followed, and log-probabilities
+    (which are then no longer normalised) when beams are.
+    """
+    scores = logits.log_softmax(1) if how.beams > 1 else logits
+    if how.repetition != 1.0 or how.no_repeat:
+        scores = scores.clone()
+        for row, text in zip(scores, texts, strict=True):
+            if how.repetition != 1.0 and text:
+                seen = torch.tensor(sorted(set(text)), device=row.device)
+                old = row[seen]
+                row[seen] = torch.where(old < 0, old * how.repetition, old / how.repetition)
+            row[_repeating(text, how.no_repeat)] = -torch.inf
+    return scores if how.beams > 1 else scores.log_softmax(1)
+
+
+def _repeating(text: Sequence[int], size: int) -> list[int]:
+    """The tokens that would complete a run of `size` tokens for the second time."""
+    if not size or len(text) < size - 1:
+        return []
+    last = tuple(text[len(text) - size + 1 :])
+    starts = range(len(text) - size + 1)
+    return [text[n + size - 1] for n in starts if tuple(text[n : n + size - 1]) == last]
 
 
 def write(next_scores: Next, keys: Sequence[int], end: int, how: Decoding) -> list[Written]:
@@ -105,6 +139,7 @@ def draw(scores: Tensor, dice: Tensor, how: Decoding) -> Tensor:
     total = share.cumsum(1)
     # the token that reaches top_p is still in
     share = share.masked_fill(total - share >= how.top_p, 0.0)
+    share = share.masked_fill(share < how.min_p * share[:, :1], 0.0)
     total = share.cumsum(1)
     place = (total <= dice.to(total.device)[:, None] * total[:, -1:]).sum(1)
     last = (share > 0).sum(1) - 1  # rounding must not lead beyond the last one
@@ -113,11 +148,16 @@ def draw(scores: Tensor, dice: Tensor, how: Decoding) -> Tensor:
 
 
 def _beam(next_scores: Next, rows: int, end: int, how: Decoding) -> list[Written]:
-    """The best ended text of each row, by its score over its length ** length_penalty.
+    """The best text of each row, by its score over its length ** length_penalty.
 
-    A row is done when as many of its texts have ended as it has beams. A text ends only where the
-    end token is among the best `beams` continuations.
+    As in transformers: a text ends only where the end token is among the best `beams`
+    continuations, and a row is done when `beams` texts have ended and none of those still being
+    written is better now than the worst of them.
     """
+
+    def worth(text: Written) -> float:
+        return text.score / math.pow(len(text.ids) + text.ended, how.length_penalty)
+
     ended: list[list[Written]] = [[] for _ in range(rows)]
     live = [Live(row) for row in range(rows)]
     for _ in range(how.longest):
@@ -141,13 +181,11 @@ def _beam(next_scores: Next, rows: int, end: int, how: Decoding) -> list[Written
                     ended[row].append(Written(live[n].ids, score, True))
                 elif token != end and len(kept) < how.beams:
                     kept.append(Live(row, (*live[n].ids, token), score, n))
-            if len(ended[row]) < how.beams:
+            ended[row] = sorted(ended[row], key=worth, reverse=True)[: how.beams]
+            hopes = [worth(Written(one.ids, one.score, False)) for one in kept[:1]]
+            if len(ended[row]) < how.beams or (hopes and hopes[0] > worth(ended[row][-1])):
                 going += kept
         live = going
     for one in live:
         ended[one.row].append(Written(one.ids, one.score, False))
-
-    def worth(text: Written) -> float:
-        return text.score / math.pow(len(text.ids) + text.ended, how.length_penalty)
-
     return [max(texts, key=worth) for texts in ended]

@@ -134,6 +134,25 @@ class Predictor:
         """Writes the checkpoint in the public layout."""
         checkpoint.write(path, self.checkpoint)
 
+    def generate(
+        self,
+        text: str | Sequence[str],
+        *,
+        stop: Sequence[str] = (),
+        tell: Callable[[int, str], None] | None = None,
+        **how: Any,
+    ) -> Any:
+        """What the model writes behind a text, as `text` and `ids` (lists for a list of texts).
+
+        `how`: longest, temperature, top_k, top_p, min_p, beams, length_penalty, repetition,
+        no_repeat, seed. `stop`: strings that end a text. `tell` hears (number, text so far).
+        """
+        from tianci.serve.continuing import continue_texts
+
+        if isinstance(text, str):
+            return continue_texts(self, [text], stop, tell, how)[0]
+        return continue_texts(self, list(text), stop, tell, how)
+
     @overload
     def fill(self, text: str, top: int = 5) -> Candidates: ...
     @overload

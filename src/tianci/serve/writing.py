@@ -5,7 +5,7 @@ were fine-tuned for `generate`. A further family plugs in here: `prepare` and `_
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -24,7 +24,7 @@ from tianci.nn.past import Following, Past, Recording
 from tianci.serve.predictor import Predictor
 from tianci.text.readable import readable
 
-__all__ = ["Asked", "Writing", "can_write", "prepare", "text_of", "usual", "write"]
+__all__ = ["Asked", "Writing", "can_write", "prepare", "text_of", "until", "usual", "write"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,18 @@ def prepare(model: Predictor, text: str) -> Asked:
     begin, _ = begin_and_end(tokenizer)
     whole = ids if begin is None else [begin, *ids]
     return Asked(whole, [0] * len(whole), 0)
+
+
+def until(model: Predictor, asked: Asked, stops: Sequence[str]) -> Asked:
+    """The same, but the text ends where one of these strings occurs."""
+    found: list[bool] = []
+
+    def tell(ids: tuple[int, ...]) -> None:
+        asked.tell(ids)
+        if any(stop in text_of(model, ids) for stop in stops):
+            found.append(True)
+
+    return replace(asked, tell=tell, gone=lambda: bool(found) or asked.gone())
 
 
 def text_of(model: Predictor, ids: Sequence[int]) -> str:
@@ -136,7 +148,8 @@ def _scores(model: Predictor, asked: Sequence[Asked], how: Writing) -> decoding.
         logits: Tensor = head(last, model.model.token_table()).float()
         logits[:, barred] = -torch.inf
         logits[:, size:] = -torch.inf  # rows of the table that no token has
-        return logits.log_softmax(1)
+        texts = [[*asked[one.row].ids, *one.ids] for one in live]
+        return decoding.log_probabilities(logits, texts, how)
 
     return scores
 

@@ -25,7 +25,7 @@ from tianci.data.rows_fields import SOURCE, TARGET
 from tianci.errors import UserError
 from tianci.goals import decoding
 from tianci.goals.base import Heads, Loss
-from tianci.goals.decoding import Decoding, Live
+from tianci.goals.decoding import Decoding, Live, log_probabilities
 from tianci.goals.tasks.base import Decision, Example, Part, Task
 from tianci.metrics import texts
 from tianci.metrics.score import Score
@@ -148,7 +148,7 @@ class Generate(Decoding, Task):
             logits: Tensor = head(last, model.token_table()).float()
             logits[:, barred] = -torch.inf
             logits[:, known:] = -torch.inf  # rows of the table that no token has
-            return logits.log_softmax(1)
+            return log_probabilities(logits, [one.ids for one in live], self)
 
         ids = torch.split(batch.tokens.cpu(), list(batch.layout.lengths))
         keys = [crc32(ids[n].numpy().tobytes()) for n in place]
