@@ -44,8 +44,13 @@ def hash_of(base: str | Path) -> str:
     return digest.hexdigest()
 
 
-def write(folder: str | Path, model: Checkpoint, base: str | Path) -> None:
-    """Writes what differs from the base: adapters, norms and biases that learned, the head."""
+def write(
+    folder: str | Path, model: Checkpoint, base: str | Path, home: str | Path | None = None
+) -> None:
+    """Writes what differs from the base: adapters, norms and biases that learned, the head.
+
+    `home` is where the files will stand in the end, if not in this folder.
+    """
     learned = {f"model.{n}": p for n, p in model.model.named_parameters() if p.requires_grad}
     for kind, head in model.heads.items():
         learned |= {f"heads.{kind}.{n}": t for n, t in head.state_dict().items()}
@@ -62,7 +67,7 @@ def write(folder: str | Path, model: Checkpoint, base: str | Path) -> None:
             "size": sizes[0] if sizes else 0,
             "layers": int(model.model.config.layers),
             "base": str(Path(base).resolve()),
-            "base_relative": os.path.relpath(Path(base).resolve(), Path(folder).resolve()),
+            "base_relative": os.path.relpath(Path(base).resolve(), Path(home or folder).resolve()),
             "base_hash": hash_of(base),
         },
     }
@@ -95,8 +100,8 @@ def base_of(folder: Path, told: dict[str, Any], given: str | Path | None) -> Pat
                 )
             return place
     raise UserError(
-        f"{folder} is an adapter for {told.get('base')}, which is not there; give its base with "
-        "base=DIR"
+        f"{folder} is an adapter for {told.get('base')}, which is not there; give its base: "
+        "tianci.load(DIR, base=...)"
     )
 
 

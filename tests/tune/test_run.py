@@ -165,6 +165,12 @@ def test_adapters_are_one_small_file_for_their_base(base, reviews, tmp_path) -> 
         a["label"] == r.values["label"] for a, r in zip(loaded.predict(rows), rows, strict=True)
     ]
     assert abs(np.mean(right) - scores["accuracy"]) < 1e-9
+    # the base may move, together with the adapter or alone
+    import shutil
+
+    (tmp_path / "moved").mkdir()
+    shutil.copytree(base, tmp_path / "moved" / "base")
+    assert tianci.load(tmp_path / "out", base=tmp_path / "moved" / "base").predict(rows[:3])
     # another base is refused
     told = json.loads((tmp_path / "out" / "tianci.json").read_text())
     told["adapter"]["base_hash"] = "0" * 64

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tianci import checkpoint
+from tianci import adapters, checkpoint
 from tianci.batch import Batch, Layout
 from tianci.data.collate import by_budget
 from tianci.data.rows import Row, make_row
@@ -37,12 +37,16 @@ Judge = Callable[[Sequence[Encoded]], list[list[float]]]
 Candidates = list[list[dict[str, Any]]]  # per mask, best first: token, id, score
 
 
-def load(path: str | Path, device: str | None = None) -> Predictor:
-    """The model in a directory (tianci's or Hugging Face's), ready to answer."""
+def load(path: str | Path, device: str | None = None, base: str | Path | None = None) -> Predictor:
+    """The model in a directory (tianci's or Hugging Face's), ready to answer.
+
+    `base` is where the base of an adapter is, if it has moved.
+    """
     if not Path(path).exists() and is_preset(str(path)):
         raise UserError(f'"{path}" is a preset, which has learned nothing; give a trained model')
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return Predictor(checkpoint.read(path), _pooling(Path(path)), chosen)
+    saved = adapters.read(path, base) if base is not None else checkpoint.read(path)
+    return Predictor(saved, _pooling(Path(path)), chosen)
 
 
 def _pooling(folder: Path) -> dict[str, Any]:

@@ -263,7 +263,7 @@ def _put_at_top(model: Checkpoint, folder: Path, out: Path, settings: Finetune) 
         from tianci.tune import strategy
 
         strategy.choose(model, settings)
-        adapters.write(best, model, settings.model)
+        adapters.write(best, model, settings.model, home=out)
     else:
         checkpoint.write(best, model)
     publish(best, out)
