@@ -26,6 +26,7 @@ COMMANDS = {
     "fill": "candidates for each [MASK] in a text",
     "score": "how likely texts are, the best one marked",
     "generate": "what a model writes behind a text",
+    "rank": "which of several continuations is the likeliest",
     "embed": "one vector per line of a file",
     "serve": "HTTP server for any number of models",
     "convert": "other checkpoint formats to ours, with a parity gate",
