@@ -25,7 +25,11 @@ SECTIONS = ("masked", "next_sentence", "sentence_order", "causal", "span", "pref
 )
 @click.argument("model")
 @click.argument("file")
-@click.option("--suite", metavar="NAME", help="FILE holds sentence pairs of blimp, sling or csc")
+@click.option(
+    "--suite",
+    metavar="NAME",
+    help="FILE holds sentence pairs of blimp, sling or csc, or passages of lambada",
+)
 @click.option("--limit", type=click.IntRange(1), help="pairs of each paradigm (default: all)")
 @click.option("--whole-words", is_flag=True, help="score pairs as tianci score --whole-words does")
 @click.option("--objective", help="what to measure (default: what the model was trained with)")
@@ -71,7 +75,10 @@ def evaluate(
     right when it finds the good sentence more likely. A decoder's perplexity (--objective causal)
     can also be measured on a file of plain text.
     """
-    if suite is not None:
+    if suite == "lambada":
+        words = _lambada(run, model, file, limit)
+        run.result(words, lambda: _lambada_line(words))
+    elif suite is not None:
         pairs = _suite(run, model, file, suite, limit, whole_words)
         run.result(pairs, lambda: _suite_table(pairs))
     elif stride or objective == "causal" or (Path(file).is_dir() and _is_decoder(model)):
@@ -205,6 +212,25 @@ def _suite(
 
     read_pairs(suite, file)  # a wrong name or file is told before the model is loaded
     return evaluate_suite(load(model), suite, file, limit, whole_words, bar)
+
+
+def _lambada(run: Run, model: str, file: str, limit: int | None) -> dict[str, Any]:
+    from tqdm import tqdm
+
+    from tianci.evaluate.lambada import evaluate_lambada
+    from tianci.serve.predictor import load
+
+    def bar(batches: Iterable[Any], total: int) -> Iterable[Any]:
+        return tqdm(batches, total=total, unit="batch", delay=2, disable=run.quiet)
+
+    return evaluate_lambada(load(model).checkpoint, file, limit, bar)
+
+
+def _lambada_line(found: dict[str, Any]) -> str:
+    return (
+        f"lambada {found['accuracy']:.2%} ({found['low']:.2%} to {found['high']:.2%}) of "
+        f"{found['count']:,} last words; perplexity of the word {found['perplexity']:,.1f}"
+    )
 
 
 def _suite_table(result: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -140,9 +141,13 @@ class Loop:
             # dice are a function of the step: a resumed run drops out the same units
             torch.manual_seed((self.seed * 1_000_003 + self.state.step) * 1_009 + self.world.rank)
 
-            counts = self.goal.count(pool.batch(numbers))
-            sums = torch.zeros(len(self.goal.parts), 2, dtype=torch.float64)
             micros = list(self._micro(pool, numbers))
+            # of the whole batch, all processes together: sums are divided once
+            whole = micros if self.world.size == 1 else [pool.batch(numbers)]
+            counts = Counter[str]()
+            for part in whole:
+                counts.update(self.goal.count(part))
+            sums = torch.zeros(len(self.goal.parts), 2, dtype=torch.float64)
             for i, micro in enumerate(micros):
                 last = i + 1 == len(micros)
                 with _sync(shared, last), _autocast(self.bf16, self.world.device):
