@@ -93,13 +93,23 @@ def test_learns_and_goes_on_to_the_same_bits(
 
 
 def test_a_head_that_the_family_lacks(corpus: Path, tmp_path: Path) -> None:
+    both, out = "masked+next_sentence", str(tmp_path / "run")
     sections = {
-        "pretrain": Pretrain(str(corpus), "roberta-tiny", out=str(tmp_path / "run")),
+        "pretrain": Pretrain(str(corpus), "roberta-tiny", both, out),
         "train": Train(steps=1),
         "model": SIZES,
     }
     with pytest.raises(UserError, match="roberta has no head for next_sentence; it has: .*masked"):
         pretrain(sections, quiet=True)
+
+
+def test_a_family_learns_what_it_was_made_for(corpus: Path, tmp_path: Path) -> None:
+    sections = {
+        "pretrain": Pretrain(str(corpus), "roberta-tiny", out=str(tmp_path / "run")),
+        "train": Train(steps=1, length=48),
+        "model": SIZES,
+    }
+    assert set(pretrain(sections, quiet=True)["held"]) == {"masked"}
 
 
 def test_a_shallow_copy_of_a_bert_goes_on_learning(corpus: Path, tmp_path: Path) -> None:
