@@ -10,9 +10,9 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tianci"
 # from the top down: a module may import from its own level and below
 LEVELS = [
     {"cli", "demo", "api"},
-    {"serve"},
+    {"serve", "comparison"},
     {"tune"},
-    {"evaluate", "compress", "convert"},
+    {"evaluate", "compress", "convert", "export"},
     {"train"},
     {"goals"},
     {"checkpoint", "adapters", "sentence_files"},

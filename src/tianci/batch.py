@@ -152,6 +152,8 @@ class Batch:
     segments: Tensor | None = None  # (T,)
     targets: Mapping[str, Tensor] = field(default_factory=dict)
     decoder: Batch | None = None
+    # (A,) tokens whose last states will be read, each once; a model may leave the others out
+    asked: Tensor | None = None
 
     @classmethod
     def of(
@@ -172,6 +174,7 @@ class Batch:
             segments=None if self.segments is None else self.segments.to(device),
             targets={name: value.to(device) for name, value in self.targets.items()},
             decoder=None if self.decoder is None else self.decoder.to(device),
+            asked=None if self.asked is None else self.asked.to(device),
         )
 
 

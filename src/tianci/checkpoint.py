@@ -60,8 +60,11 @@ class Checkpoint:
     @property
     def architecture(self) -> str:
         known, heads = self.public.architectures, frozenset(self.heads) - {OWN}
-        # a pooler that nothing reads (in many public masked-LM files) changes no class
-        return known.get(heads) or known.get(heads - {"pooler"}) or known[frozenset()]
+        # neither a pooler that nothing reads (in many public masked-LM files) nor a head that has
+        # no weights changes the class
+        bare = {name for name in heads if not self.heads[name].state_dict()}
+        fitting = (known.get(some) for some in (heads, heads - {"pooler"}, heads - bare))
+        return next((name for name in fitting if name), known[frozenset()])
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -316,10 +319,9 @@ def assemble(
     for name in (f"{n}.weight" for head in bare for n in public.heads[head].values()):
         copy, table = left.pop(name, None), left.get(f"{public.body['embedding.token']}.weight")
         if copy is not None and table is not None and not torch.equal(copy, table):
-            raise UserError(
-                f"{where}: {name} is not the token table, though the configuration says so; write "
-                '"tie_word_embeddings": false into config.json'
-            )
+            # transformers 5 writes "tie_word_embeddings": true into every T5, and reads it like so
+            config, left[name] = dataclasses.replace(config, tied=False), copy
+    bare = bare_heads(module, config)
     heads = found_heads(public, left, architecture, told, bare)
     bottlenecks = [t.shape[0] for n, t in left.items() if n.endswith("adapter.down.weight")]
     with torch.device(

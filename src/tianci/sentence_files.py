@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from tianci.files import write_json
+from tianci.files import read_json, write_json
 from tianci.nn.task_heads import HeadPlan
 
 # ours -> theirs; the concatenated poolings stand in another order there, so they are left out
@@ -42,3 +43,27 @@ def write(folder: Path, plan: HeadPlan, width: int, limit: int) -> None:
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": width, **modes})
     # the last module has no settings, but a directory without a file would be lost in a repository
     write_json(folder / "2_Normalize" / "config.json", {})
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """What a sentence-transformers directory says about pooling, length and normalisation."""
+    if not (folder / "modules.json").exists():
+        return {}
+    found: dict[str, Any] = {}
+    modes = {"cls_token": "first", "mean_tokens": "mean", "max_tokens": "max", "lasttoken": "last"}
+    pooling = folder / "1_Pooling" / "config.json"
+    if pooling.exists():
+        values = read_json(pooling)
+        chosen = [ours for theirs, ours in modes.items() if values.get(f"pooling_mode_{theirs}")]
+        if isinstance(values.get("pooling_mode"), str):  # newer files name it instead
+            chosen = [
+                {"cls": "first", "lasttoken": "last"}.get(
+                    values["pooling_mode"], values["pooling_mode"]
+                )
+            ]
+        if len(chosen) == 1:
+            found["pooling"] = chosen[0]
+    found["normalize"] = "Normalize" in (folder / "modules.json").read_text(encoding="utf-8")
+    if (folder / "sentence_bert_config.json").exists():
+        found["limit"] = read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+    return found

@@ -6,7 +6,7 @@ import io
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 
 from tests.goals import tiny
 from tests.parity.family import loud
+from tests.serve.browser import chromium, opened  # noqa: F401  (fixtures)
 from tianci import adapters, checkpoint, files
 from tianci.checkpoint import OWN, Checkpoint
 from tianci.goals.tasks import make_task
@@ -23,7 +24,7 @@ from tianci.nn import adapter
 from tianci.nn.task_heads import HeadPlan
 
 LIMIT = 48  # tokens that the tiny models read
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "classify": {"labels": ["-", "+"]},
     "pair": {"labels": ["other", "same"]},
     "regress": {"low": 0.0, "high": 5.0},
@@ -160,17 +161,12 @@ def running(folders: dict[str, Path]) -> Iterator[Callable[..., Running]]:
 class Live:
     """A server in a thread of this process."""
 
-    def __init__(self, folders: dict[str, Path], names: Sequence[str], **limits: Any):
-        from tianci.serve.limits import Limits
-        from tianci.serve.log import Silence
-        from tianci.serve.models import read_models
+    def __init__(self, service: Any):
         from tianci.serve.process import Server, config_of
         from tianci.serve.run import bind
         from tianci.serve.server import make_app
-        from tianci.serve.service import Service
 
-        models = read_models([str(folders[name]) for name in names], "cpu")
-        self.service = Service(lambda: models, Limits(**limits), log=Silence())
+        self.service = service
         self.server = Server(config_of(make_app(self.service)), self.service)
         at = bind("127.0.0.1", 0)
         self.port = at.getsockname()[1]
@@ -195,10 +191,16 @@ def wait(done: Callable[[], bool], seconds: float = 30) -> None:
 @pytest.fixture
 def live(folders: dict[str, Path]) -> Iterator[Callable[..., Live]]:
     pytest.importorskip("uvicorn")
+    from tianci.serve.limits import Limits
+    from tianci.serve.log import Silence
+    from tianci.serve.models import read_models
+    from tianci.serve.service import Service
+
     started: list[Live] = []
 
     def start(*names: str, **limits: Any) -> Live:
-        started.append(Live(folders, names, **limits))
+        models = read_models([str(folders[name]) for name in names], "cpu")
+        started.append(Live(Service(lambda: models, Limits(**limits), log=Silence())))
         return started[-1]
 
     yield start

@@ -22,6 +22,7 @@ COMMANDS = {
     "predict": "what a fine-tuned model says, one JSON line per row",
     "check": "faults in labelled data, with file and line",
     "search": "nearest neighbours of texts in a file",
+    "compare": "same text, budget and labels for several models, one table",
     "evaluate": "scores of a model on labelled rows, a corpus or a suite",
     "fill": "candidates for each [MASK] in a text",
     "score": "how likely texts are, the best one marked",
@@ -29,7 +30,9 @@ COMMANDS = {
     "rank": "which of several continuations is the likeliest",
     "embed": "one vector per line of a file",
     "serve": "HTTP server for any number of models",
+    "page": "curves and reports of training runs in the browser",
     "convert": "other checkpoint formats to ours, with a parity gate",
+    "export": "a bundle that runs without tianci (ONNX, int8), with a parity gate",
     "demo": "the whole story on the demo text",
 }
 

@@ -39,11 +39,14 @@ def generate(
 ) -> None:
     """Writes on behind each TEXT (- reads one text per line from standard input).
 
-    Decoders draw with temperature 0.8 and top-p 0.95 unless told otherwise; models fine-tuned for
-    generate follow their own settings. The same seed gives the same texts, whatever stands beside.
+    Decoders draw with temperature 0.8 and top-p 0.95 unless told otherwise; T5 and models
+    fine-tuned for generate write a text of their own, the likeliest one or as their settings say. A
+    T5 that was only pre-trained fills in what <extra_id_0>, <extra_id_1>, ... stand for. The same
+    seed gives the same texts, whatever stands beside.
     """
     from tianci.errors import UserError
     from tianci.serve.predictor import load
+    from tianci.serve.writing import continues
 
     if greedy and (how["temperature"] or (how["beams"] or 1) > 1):
         raise UserError("--greedy takes the likeliest token; it goes with neither --temperature "
@@ -53,19 +56,20 @@ def generate(
     asked = [line.rstrip("\n") for line in sys.stdin] if texts == ("-",) else list(texts)
     predictor = load(model)
     live = len(asked) == 1 and not run.json and sys.stdout.isatty()
-    shown = [asked[0] if asked else ""]
+    before = asked if continues(predictor) else [""] * len(asked)
+    shown = [before[0] if before else ""]
 
     def tell(_: int, text: str) -> None:
-        whole = asked[0] + text
+        whole = before[0] + text
         if not text.endswith("\ufffd"):  # half a character: wait for the rest
             click.echo(whole[len(shown[0]) :], nl=False)
             shown[0] = whole
 
     if live:
-        click.echo(asked[0], nl=False)
+        click.echo(before[0], nl=False)
     told = tell if live and (how["beams"] or 1) == 1 else None
     found = predictor.generate(asked, stop=stop, tell=told, seed=run.seed, **how)
-    for text, one in zip(asked, found, strict=True):
+    for text, one in zip(before, found, strict=True):
         if run.json:
             click.echo(json.dumps(one, ensure_ascii=False))
         elif live:

@@ -13,11 +13,17 @@ from tianci.serve.limits import Limits
 @command(
     "serve",
     example="tianci serve runs/hotel\n"
-    "tianci serve runs/mini review=runs/hotel --port 8001\n"
+    "tianci serve runs/mini review=runs/hotel --runs runs --port 8001\n"
     "TIANCI_API_KEY=... tianci serve runs/mini --host 0.0.0.0 --workers 4",
     settings={"limits": Limits},
 )
 @click.argument("models", nargs=-1, required=True, metavar="[NAME=]MODEL...")
+@click.option(
+    "--runs",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="training runs below this directory may be looked at (curves, reports)",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
 @click.option(
     "--port",
@@ -44,6 +50,7 @@ from tianci.serve.limits import Limits
 def serve(
     run: Run,
     models: tuple[str, ...],
+    runs: str | None,
     host: str,
     port: int,
     api_key: str | None,
@@ -65,6 +72,7 @@ def serve(
     key = api_key or os.environ.get("TIANCI_API_KEY") or None
     plan = Plan(
         models=models,
+        runs=runs,
         host=host,
         port=port,
         key=key,

@@ -29,6 +29,7 @@ class Window(NamedTuple):
     first: int  # ... and in the document
     size: int  # tokens
     offsets: Offsets  # of the whole document; all its windows share them
+    null: int = 0  # the place in the sequence that stands for "not here"
 
 
 def read_documents(
@@ -120,10 +121,10 @@ def _ranked(places: NDArray[np.int32], scores: Floats) -> Spans:
 
 
 def inside(window: Window, span: tuple[int, int]) -> tuple[int, int]:
-    """Where the span is in the window's sequence; (0, 0), which is [CLS], if it is not whole."""
+    """Where the span is in the window's sequence; twice its null place if it is not whole."""
     begin, end = span[0] - window.first, span[1] - window.first
     if begin < 0 or end >= window.size:
-        return 0, 0
+        return window.null, window.null
     return window.lead + begin, window.lead + end
 
 

@@ -39,7 +39,7 @@ def evaluate_objectives(
     sequences.
     """
     saved = read(model)
-    goal = parse(objective or _usual(saved), settings)
+    goal = parse(objective or _usual(saved), settings, saved.heads)
     missing = [head for head in goal.heads if head not in saved.heads]
     if missing:
         raise UserError(
@@ -74,7 +74,7 @@ def _usual(saved: Checkpoint) -> str:
         name
         for name in ("masked", "causal", "next_sentence", "sentence_order")
         if name in saved.heads
-    ]
+    ] or ["span"] * ("generation" in saved.heads)
     if not fitting:
         raise UserError("this model has no head of a pre-training objective; it cannot be measured")
     return "+".join(fitting)

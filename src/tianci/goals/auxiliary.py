@@ -13,6 +13,7 @@ from tianci.batch import Batch
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
 from tianci.goals.base import Goal, Heads, Loss
+from tianci.goals.objectives.causal import Causal
 from tianci.goals.objectives.masked import Masked
 from tianci.models.base import Model, States
 from tianci.text.tokenizer import Tokenizer
@@ -59,8 +60,28 @@ class MaskedBeside(Goal):
         return Loss(found.total * share * self.weight, found.hits)
 
 
+@dataclass(frozen=True)
+class CausalBeside(Goal):
+    """Each token of the task's texts from those before it: the states are there already."""
+
+    name: ClassVar[str] = "language"
+    heads: ClassVar[tuple[str, ...]] = ("causal",)
+
+    weight: float
+    causal: Causal = dataclasses.field(default_factory=Causal)
+
+    def count(self, batch: Batch) -> int:
+        return self.causal.count(batch)
+
+    def loss(self, model: Model, heads: Heads, states: States, batch: Batch) -> Loss:
+        found = self.causal.loss(model, heads, states, batch)
+        return Loss(found.total * self.weight, found.hits)
+
+
 def auxiliary(model: Checkpoint, tokenizer: Tokenizer, weight: float) -> Goal:
     """The language-model goal that fits a model's head."""
+    if "causal" in model.heads:
+        return CausalBeside(weight)
     if "masked" not in model.heads or tokenizer.mask is None:
         raise UserError("--language needs a model that still has its language-model head")
     ordinary = tuple(i for i in range(len(tokenizer)) if i not in tokenizer.special_ids)

@@ -3,10 +3,11 @@ losses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from tianci.batch import Batch
@@ -34,13 +35,30 @@ class Goal:
         """How many things of this batch are judged."""
         raise TypeError(f"{self.name} does not count")
 
+    def asks(self, heads: Heads, batch: Batch) -> Tensor | None:
+        """The tokens whose last states the loss reads, each once; None: all."""
+        return None
+
     def loss(self, model: Model, heads: Heads, states: States, batch: Batch) -> Loss:
         """The summed loss and the hits."""
         raise TypeError(f"{self.name} has no loss")
 
+    def with_heads(self, heads: Collection[str]) -> Goal:
+        """The goal for a model that can have these heads, where it fits several."""
+        return self
+
     def settings(self) -> dict[str, Any]:
         """The fields, for the record."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def asking(batch: Batch, wishes: Sequence[Tensor | None]) -> Batch:
+    """The batch, which says what is asked for where that saves work."""
+    places = [wish for wish in wishes if wish is not None]
+    if not places or len(places) < len(wishes):
+        return batch
+    asked = places[0] if len(places) == 1 else torch.cat(places).unique()
+    return replace(batch, asked=asked) if 2 * len(asked) < batch.layout.tokens else batch
 
 
 @dataclass(frozen=True)
@@ -61,7 +79,7 @@ class Joint:
         return {part.name: part.count(batch) for part in self.parts}
 
     def losses(self, model: Model, heads: Heads, batch: Batch) -> dict[str, Loss]:
-        states = model(batch)
+        states = model(asking(batch, [part.asks(heads, batch) for part in self.parts]))
         return {part.name: part.loss(model, heads, states, batch) for part in self.parts}
 
     def find(self, kind: type[Any]) -> Any:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import nn
 
-from tianci.batch import Layout
 from tianci.errors import UserError
 from tianci.models import bert
 from tianci.models.base import Encoder, Public, check_sizes, post_norm_block, post_norm_names
@@ -67,11 +66,8 @@ class RepeatedStack(Stack):
         super().__init__([block])
         self.times = times
 
-    def forward(self, x: Tensor, layout: Layout) -> list[Tensor]:
-        layers = [x]
-        for _ in range(self.times):
-            layers.append(self.blocks[0](layers[-1], layout))
-        return layers
+    def order(self) -> list[nn.Module]:
+        return [self.blocks[0]] * self.times
 
 
 def _stack(config: Config) -> Stack:

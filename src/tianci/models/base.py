@@ -99,7 +99,8 @@ class Encoder(Model):
         initial.waves(embedding.position, config.initial_std)
 
     def forward(self, batch: Batch) -> States:
-        return States(self.stack(self.embedding(batch), batch.layout), batch.layout)
+        layers = self.stack(self.embedding(batch), batch.layout, batch.asked)
+        return States(layers, batch.layout)
 
     def depth(self) -> list[nn.Module]:
         return [self.embedding, *self.stack.blocks]

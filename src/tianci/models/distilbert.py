@@ -121,6 +121,9 @@ class FirstTokenHead(nn.Module):
         self.dense, self.linear = nn.Linear(width, width), nn.Linear(width, outputs)
         self.dropout = dropout
 
+    def asks(self, layout: Layout) -> Tensor:
+        return layout.first()
+
     def forward(self, layers: Layers, layout: Layout) -> Tensor:
         hidden = F.relu(self.dense(layers[-1][layout.first()]))
         out: Tensor = self.linear(dropout(hidden, self.dropout, self.training))

@@ -79,6 +79,9 @@ class FirstTokenHead(nn.Module):
         self.dense, self.linear = nn.Linear(width, width), nn.Linear(width, outputs)
         self.dropout = dropout
 
+    def asks(self, layout: Layout) -> Tensor:
+        return layout.first()
+
     def forward(self, layers: Layers, layout: Layout) -> Tensor:
         first = dropout(layers[-1][layout.first()], self.dropout, self.training)
         hidden = torch.tanh(self.dense(first))

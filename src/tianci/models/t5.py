@@ -15,6 +15,7 @@ from tianci.nn.activations import activation
 from tianci.nn.embedding import TokenEmbedding
 from tianci.nn.feedforward import BareFeedForward, GatedFeedForward
 from tianci.nn.heads import FreeHead, TiedHead
+from tianci.nn.past import Following
 from tianci.nn.relative import (
     CrossAttention,
     RelativeAttention,
@@ -134,6 +135,10 @@ class T5(Model):
                 p.data[:rows] *= c.head_size**-0.5
 
     def forward(self, batch: Batch) -> States:
+        if isinstance(batch.layout, Following):  # targets go on; their sources have been read
+            assert self.decoder is not None
+            layers = self.decoder(self.embedding(batch), batch.layout, None, None)
+            return States(layers, batch.layout)
         source = self.encoder(self.embedding(batch), batch.layout)
         target = batch.decoder
         if target is None:

@@ -21,6 +21,7 @@ from tianci.errors import UserError
 from tianci.nn.dropout import draw, stretch, zeroed
 from tianci.nn.past import Following, Recording
 from tianci.nn.patterns import Biased, Full, Pattern
+from tianci.nn.watching import Watching
 
 PIECE = 1 << 20  # attention weights made at a time where they are dropped: they stay in cache
 
@@ -34,6 +35,8 @@ def attend(
     dropout: float = 0.0,
 ) -> Tensor:
     """(T, H, D) each -> (T, H, D): softmax(q k' / sqrt D) v inside each sequence."""
+    if isinstance(layout, Watching):
+        layout.watch(query, key, pattern)
     if isinstance(pattern, Biased):
         return _attend_biased(query, key, value, layout, pattern, dropout)
     if isinstance(layout, Following):
@@ -80,8 +83,10 @@ def _attend_biased(
     query: Tensor, key: Tensor, value: Tensor, layout: Layout, pattern: Biased, dropout: float
 ) -> Tensor:
     """The same with a bias on the scores, and no scale."""
-    if isinstance(layout, Following | Recording):
-        raise TypeError("attention with a bias keeps no past")
+    if isinstance(layout, Following):
+        return layout.past.attend(query, key, value, pattern)
+    if isinstance(layout, Recording):
+        layout.past.record(key, value, layout)
     outputs: list[Tensor] = []
     sizes = [group.tokens for group in layout.groups]
     for group, q, k, v in zip(
@@ -103,6 +108,8 @@ def attend_across(
     query: Tensor, key: Tensor, value: Tensor, layout: Layout, source: Layout, dropout: float
 ) -> Tensor:
     """(T, H, D) and twice (S, H, D) -> (T, H, D): each sequence sees its source; no scale (T5)."""
+    if isinstance(layout, Recording):
+        layout.past.record_source(key, value, source)
     outputs: list[Tensor] = []
     runs = [
         (lengths, len(list(same)))
@@ -241,8 +248,10 @@ class SelfAttention(nn.Module):
         self.heads, self.size = heads, width // heads
         self.dropout, self.pattern = dropout, pattern or Full()
 
-    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+    def forward(self, x: Tensor, layout: Layout, asked: Tensor | None = None) -> Tensor:
+        """(T, W), or (A, W) where only some tokens are asked for."""
         q, k, v = self.qkv(x).unflatten(1, (3, self.heads, self.size)).unbind(1)
         mixed = attend(q, k, v, layout, self.pattern, self.dropout if self.training else 0.0)
-        out: Tensor = self.out(mixed.flatten(1))
+        mixed = mixed.flatten(1)
+        out: Tensor = self.out(mixed if asked is None else mixed[asked])
         return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -26,10 +26,12 @@ class Causal:
 class Biased:
     """Full or causal, with a number for each pair of places added to the scores (T5).
 
-    `bias(queries, keys)` gives (H, queries, keys); products are not divided by sqrt(D).
+    `bias(queries, keys)` gives (H, queries, keys); `ahead(places, keys)` that of one query at each
+    of these places, (places, H, 1, keys). Products are not divided by sqrt(D).
     """
 
     bias: Callable[[int, int], Tensor]
+    ahead: Callable[[Sequence[int], int], Tensor]
     causal: bool = False
 
 

@@ -15,13 +15,18 @@ from torch import Tensor, nn
 from tianci.batch import Layout
 from tianci.nn import attention
 from tianci.nn.dropout import dropout
+from tianci.nn.past import Following
 from tianci.nn.patterns import Biased
 
 
 def buckets(queries: int, keys: int, count: int, distance: int, both: bool) -> Tensor:
     """(queries, keys) the bucket of each distance: one each for the near ones, then ever wider
     ones up to `distance`; with `both` half of them are for keys behind the query."""
-    away = torch.arange(keys)[None, :] - torch.arange(queries)[:, None]
+    return bucket_of(torch.arange(keys) - torch.arange(queries)[:, None], count, distance, both)
+
+
+def bucket_of(away: Tensor, count: int, distance: int, both: bool) -> Tensor:
+    """The bucket of each distance from a query to a key (negative: the key stands before it)."""
     base = torch.zeros_like(away)
     if both:
         count //= 2
@@ -46,19 +51,30 @@ class RelativeBias(nn.Module):
     def pattern(self) -> Biased:
         """The pattern for one pass; biases of lengths that come again are made once."""
         known: dict[tuple[int, int], Tensor] = {}
+        later: dict[int, Tensor] = {}
 
         def bias(queries: int, keys: int) -> Tensor:
             if (queries, keys) not in known:
                 known[queries, keys] = self(queries, keys)
             return known[queries, keys]
 
-        return Biased(bias, self.causal)
+        def ahead(places: Sequence[int], keys: int) -> Tensor:
+            if keys not in later:  # the places of a pass are the same in all layers
+                rows = torch.tensor(places)[:, None]
+                later[keys] = self._looked_up(torch.arange(keys) - rows).mT[:, :, None]
+            return later[keys]
+
+        return Biased(bias, ahead, self.causal)
 
     def forward(self, queries: int, keys: int) -> Tensor:
         """(H, queries, keys)."""
-        count = self.table.num_embeddings
-        place = buckets(queries, keys, count, self.distance, not self.causal)
-        out: Tensor = self.table(place.to(self.table.weight.device)).permute(2, 0, 1)
+        away = torch.arange(keys) - torch.arange(queries)[:, None]
+        return self._looked_up(away).permute(2, 0, 1)
+
+    def _looked_up(self, away: Tensor) -> Tensor:
+        """(...) distances -> (..., H)."""
+        place = bucket_of(away, self.table.num_embeddings, self.distance, not self.causal)
+        out: Tensor = self.table(place.to(self.table.weight.device))
         return out
 
 
@@ -90,9 +106,12 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout, source: Tensor, source_layout: Layout) -> Tensor:
         q = self.query(x).unflatten(1, (self.heads, self.size))
-        k, v = self.kv(source).unflatten(1, (2, self.heads, self.size)).unbind(1)
-        drop = self.dropout if self.training else 0.0
-        mixed = attention.attend_across(q, k, v, layout, source_layout, drop)
+        if isinstance(layout, Following):  # its source has been read
+            mixed = layout.past.attend_across(q)
+        else:
+            k, v = self.kv(source).unflatten(1, (2, self.heads, self.size)).unbind(1)
+            drop = self.dropout if self.training else 0.0
+            mixed = attention.attend_across(q, k, v, layout, source_layout, drop)
         out: Tensor = self.out(mixed.flatten(1))
         return out
 

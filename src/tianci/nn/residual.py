@@ -30,9 +30,18 @@ class PostNorm(Residual):
         out: Tensor = self.norm(x + self.change(x, *context))
         return out
 
+    def at(self, asked: Tensor, x: Tensor, *context: Any) -> Tensor:
+        """The same for some tokens only; the part is told which."""
+        out: Tensor = self.norm(x[asked] + self.change(x, *context, asked))
+        return out
+
 
 class PreNorm(Residual):
     """x + dropout(part(norm(x))), as in GPT-2 and T5."""
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
         return x + self.change(self.norm(x), *context)
+
+    def at(self, asked: Tensor, x: Tensor, *context: Any) -> Tensor:
+        """The same for some tokens only; the part is told which."""
+        return x[asked] + self.change(self.norm(x), *context, asked)

@@ -1,5 +1,7 @@
 """Heads of tasks. All are asked in the same way: the states of all layers and the layout.
 
+`asks` says which tokens of the last layer a head reads (None: all): a model can leave out the rest.
+
 Shapes: layers of (T, W) each -> (B, outputs) or, said of each token, (T, outputs).
 """
 
@@ -31,6 +33,9 @@ class SequenceHead(nn.Module):
         self.pooler, self.linear = Pooler(width), nn.Linear(width, outputs)
         self.dropout = dropout
 
+    def asks(self, layout: Layout) -> Tensor:
+        return layout.first()
+
     def forward(self, layers: Layers, layout: Layout) -> Tensor:
         pooled = self.pooler(layers[-1][layout.first()])
         out: Tensor = self.linear(dropout(pooled, self.dropout, self.training))
@@ -43,6 +48,9 @@ class LastTokenHead(nn.Module):
     def __init__(self, width: int, outputs: int, dropout: float, bias: bool):
         super().__init__()
         self.linear, self.dropout = nn.Linear(width, outputs, bias), dropout
+
+    def asks(self, layout: Layout) -> Tensor:
+        return layout.last()
 
     def forward(self, layers: Layers, layout: Layout) -> Tensor:
         last = dropout(layers[-1][layout.last()], self.dropout, self.training)
@@ -112,6 +120,12 @@ class PlannedHead(nn.Module):
         self.hidden = nn.Linear(width, plan.hidden) if plan.hidden else None
         self.linear = nn.Linear(plan.hidden or width, plan.outputs) if plan.outputs else None
         self.crf = ChainField(plan.outputs) if plan.crf else None
+
+    def asks(self, layout: Layout) -> Tensor | None:
+        plan = self.plan
+        if plan.per_token or plan.mixed_layers or plan.lstm:
+            return None
+        return {"first": layout.first(), "last": layout.last()}.get(plan.pooling)
 
     def forward(self, layers: Layers, layout: Layout) -> Tensor:
         x = layers[-1] if self.mix is None else self.mix(layers)

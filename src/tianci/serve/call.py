@@ -16,6 +16,7 @@ from tianci.serve.batcher import Batcher, Job, Kind
 from tianci.serve.limits import Limits, Receive
 from tianci.serve.models import Models, Served
 from tianci.serve.refusal import Refusal
+from tianci.serve.runs import Runs
 from tianci.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
@@ -34,7 +35,9 @@ class Call:
     receive: Receive
     size: int  # bytes of the body
     tokens: int = 0  # read for this request, for the log
-    parameters: dict[str, str] = field(default_factory=dict)  # of the path
+    parameters: dict[str, str] = field(default_factory=dict)  # of the path, the query, the head
+    runs: Runs | None = None  # to be shown
+    ending: Callable[[], bool] = lambda: False  # whether streams without an end must end
 
     async def aside(self, function: Callable[[], T]) -> T:
         """Prepares inputs: here when they are small, else in another thread."""

@@ -8,7 +8,17 @@ from typing import Any
 
 from tianci.errors import UserError, unknown
 from tianci.serve.predictor import Predictor
-from tianci.serve.writing import Asked, Writing, can_write, prepare, text_of, until, usual, write
+from tianci.serve.writing import (
+    Asked,
+    Writing,
+    can_write,
+    prepare,
+    room_before,
+    text_of,
+    until,
+    usual,
+    write,
+)
 
 TOGETHER = 64  # texts that are written side by side
 WILD = {"temperature": 0.8, "top_p": 0.95}  # how decoders write unless told: greedy texts loop
@@ -24,8 +34,8 @@ def continue_texts(
     """`text` and `ids` for each text, in order; neighbours never change a text."""
     if not can_write(model):
         raise UserError(
-            "this model does not write texts; take a decoder (gpt2, gpt), or an encoder that was "
-            "fine-tuned for generate"
+            "this model does not write texts; take a decoder (gpt2, gpt), a T5, or an encoder that "
+            "was fine-tuned for generate"
         )
     settings = make(model, how)
     asked = [_asked(model, n, text, stop, tell, settings) for n, text in enumerate(texts)]
@@ -61,11 +71,12 @@ def _asked(
     asked = prepare(model, text)
     if not asked.ids:
         raise UserError("the text is empty, and this model has no token to begin with; give a word")
-    room = model.limit - how.longest
+    room = room_before(model, how)
     if len(asked.ids) > room:
+        wanted = f"{how.longest} new ones are wanted, but the model reads {model.limit}"
         raise UserError(
-            f'"{text[:40]}" has {len(asked.ids)} tokens and {how.longest} new ones are wanted, but '
-            f"the model reads {model.limit}; shorten the text, or give a smaller --max-new-tokens"
+            f'"{text[:40]}" has {len(asked.ids)} tokens and {wanted}; shorten the text, or give a '
+            "smaller --max-new-tokens"
         )
     if tell is not None:
         heard = tell

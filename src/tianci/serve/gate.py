@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tianci.serve.limits import Receive, throw_away
+from tianci.serve.page_files import page_files
 from tianci.serve.refusal import Refusal, form
 from tianci.serve.service import Service
 
@@ -91,7 +92,7 @@ class Gate:
         headers = dict(scope["headers"])
         try:
             if scope["path"] not in OPEN:
-                self._check(headers)
+                self._check(headers, scope["path"] in page_files())
         except Refusal as refusal:
             if refusal.status == 429 and not await throw_away(receive, headers):
                 refusal.headers["Connection"] = "close"
@@ -99,13 +100,14 @@ class Gate:
             return
         await self.app(scope, receive, send)
 
-    def _check(self, headers: dict[bytes, bytes]) -> None:
+    def _check(self, headers: dict[bytes, bytes], public: bool) -> None:
+        """Refuses; a browser that asks for the page itself cannot send the key yet."""
         service = self.service
         if not service.hosted(headers.get(b"host", b"").decode("latin-1")):
             raise Refusal(
                 "WrongHost", "this server has no key and answers to local names only; see --host"
             )
-        if service.key is not None and not _knows(headers, service.key):
+        if service.key is not None and not public and not _knows(headers, service.key):
             raise Refusal(
                 "Unauthorized", "give the key: Authorization: Bearer KEY",
                 {"WWW-Authenticate": "Bearer"},

@@ -18,12 +18,13 @@ from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
 from tianci.files import read_json
 from tianci.goals.tasks.base import Example, Task
+from tianci.serve.attribution import can_attribute
 from tianci.serve.batcher import Kind
 from tianci.serve.mixed import Pool, make_pool
 from tianci.serve.plan import named
 from tianci.serve.predictor import Predictor, load
 from tianci.serve.refusal import Refusal
-from tianci.serve.work import Respond, embed_limit, trained_head
+from tianci.serve.work import Respond, can_watch, embed_limit, trained_head
 from tianci.serve.writing import can_write
 
 CLASSES = ("classify", "pair", "regress")
@@ -60,6 +61,7 @@ class Served:
         found = ["embed", "similarity", "tokenize"]
         if task in CLASSES:
             found.append("predict")
+            found += ["attribute"] if can_attribute(self.predictor) else []
         if self.ranks:
             found.append("rerank")
         found += [task] if task in ("tag", "answer", "choose") else []
@@ -70,6 +72,8 @@ class Served:
                 found.append("score")
         if can_write(self.predictor):
             found.append("generate")
+        if can_watch(self.predictor):
+            found.append("attention")
         return tuple(found)
 
     @cached_property

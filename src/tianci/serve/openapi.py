@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import AsyncIterator, Sequence
@@ -19,7 +20,7 @@ ASKED = (400, 404, 408, 413, 415, 422, 424)
 WORDS = {
     400: "not JSON, or no input",
     401: "no key, or a wrong one",
-    404: "no such model",
+    404: "no such model or run",
     408: "the body did not come in time",
     413: "too many bytes, inputs or tokens",
     415: "not application/json",
@@ -44,7 +45,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     for route in routes:
         asked = next(found) if route.asked is not None else None
         arms = [next(found) for _ in _arms(route.answered)]
-        answered = arms[0] if len(arms) == 1 else {"anyOf": arms}
+        answered = arms[0] if len(arms) == 1 else {"anyOf": arms} if arms else None
         operation = _operation(route, asked, answered)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
@@ -74,7 +75,7 @@ def _arms(kind: Any) -> list[Any]:
 
 
 def _operation(route: Route, asked: Any, answered: Any) -> dict[str, Any]:
-    content: dict[str, Any] = {"application/json": {"schema": answered}}
+    content: dict[str, Any] = {"application/json": {"schema": answered}} if answered else {}
     if route.streams:
         parts = {"event": {"type": "string"}, "data": {"type": "string"}}
         event = {"type": "object", "properties": parts}
@@ -87,15 +88,24 @@ def _operation(route: Route, asked: Any, answered: Any) -> dict[str, Any]:
     if asked is not None:
         body = {"schema": asked, "example": route.example}
         operation["requestBody"] = {"required": True, "content": {"application/json": body}}
-    if "{name}" in route.path:
-        operation["parameters"] = [
-            {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-        ]
+    if parameters := _parameters(route):
+        operation["parameters"] = parameters
     error = OpenAIErrorResponse if route.path.startswith("/v1/") else ErrorResponse
-    some = ASKED if asked is not None else (404,) if "{name}" in route.path else ()
+    bare: tuple[int, ...] = (404, 422) if parameters else (404,) if route.path == "/runs" else ()
+    some = ASKED if asked is not None else bare
     for status in sorted((*ALWAYS, *some)):
         operation["responses"][str(status)] = _refusal(status, error)
     return operation
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    text = {"schema": {"type": "string"}}
+    found = [
+        {"name": name, "in": "path", "required": True, **text}
+        for name in re.findall(r"{(\w+)}", route.path)
+    ]
+    found += [{"name": name, "in": "query", **text} for name in route.query]
+    return found + [{"name": name, "in": "header", **text} for name in route.headers]
 
 
 def _refusal(status: int, error: type) -> dict[str, Any]:

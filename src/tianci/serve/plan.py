@@ -16,7 +16,8 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 class Plan:
     """What to serve, and how."""
 
-    models: Sequence[str]
+    models: Sequence[str] = ()
+    runs: str | None = None  # a directory with training runs to show
     host: str = "127.0.0.1"
     port: int = 8000
     key: str | None = None
@@ -29,6 +30,8 @@ class Plan:
     def check(self) -> None:
         """Refuses what cannot work, before anything is loaded."""
         check_key(self.host, self.key)
+        if self.runs is not None and not Path(self.runs).is_dir():
+            raise UserError(f"{self.runs} is not a directory; give one with runs in it")
         for _, folder in named(self.models):
             if not folder.is_dir():
                 raise UserError(f"{folder} is not a model directory")

@@ -14,14 +14,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tianci import adapters, checkpoint
+from tianci import adapters, checkpoint, sentence_files
 from tianci.batch import Batch, Layout
 from tianci.data.collate import by_budget
 from tianci.data.rows import Row, make_row
 from tianci.errors import UserError
 from tianci.evaluate.perplexity import begin_token, log_likelihoods
 from tianci.evaluate.tasks import answer, reading_limit
-from tianci.files import read_json
 from tianci.goals.tasks import task_of
 from tianci.goals.tasks.base import Task
 from tianci.models import is_preset
@@ -46,31 +45,7 @@ def load(path: str | Path, device: str | None = None, base: str | Path | None = 
         raise UserError(f'"{path}" is a preset, which has learned nothing; give a trained model')
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     saved = adapters.read(path, base) if base is not None else checkpoint.read(path)
-    return Predictor(saved, _pooling(Path(path)), chosen)
-
-
-def _pooling(folder: Path) -> dict[str, Any]:
-    """What a sentence-transformers directory says about pooling, length and normalisation."""
-    if not (folder / "modules.json").exists():
-        return {}
-    found: dict[str, Any] = {}
-    modes = {"cls_token": "first", "mean_tokens": "mean", "max_tokens": "max", "lasttoken": "last"}
-    pooling = folder / "1_Pooling" / "config.json"
-    if pooling.exists():
-        values = read_json(pooling)
-        chosen = [ours for theirs, ours in modes.items() if values.get(f"pooling_mode_{theirs}")]
-        if isinstance(values.get("pooling_mode"), str):  # newer files name it instead
-            chosen = [
-                {"cls": "first", "lasttoken": "last"}.get(
-                    values["pooling_mode"], values["pooling_mode"]
-                )
-            ]
-        if len(chosen) == 1:
-            found["pooling"] = chosen[0]
-    found["normalize"] = "Normalize" in (folder / "modules.json").read_text(encoding="utf-8")
-    if (folder / "sentence_bert_config.json").exists():
-        found["limit"] = read_json(folder / "sentence_bert_config.json").get("max_seq_length")
-    return found
+    return Predictor(saved, sentence_files.read(Path(path)), chosen)
 
 
 class Predictor:
@@ -170,8 +145,16 @@ class Predictor:
                 "this model reads from left to right, so it cannot fill in a mask; write the "
                 "candidates out and compare them with tianci score"
             )
+        if "generation" in self.heads:
+            raise UserError(
+                "a T5 fills in by writing: put <extra_id_0> where something is missing and use "
+                "tianci generate"
+            )
         if "masked" not in self.heads:
-            raise UserError("this model has no masked-language-model head, so it cannot fill in")
+            raise UserError(
+                "this model has no masked-language-model head, so it cannot fill in; use the model "
+                "that it was fine-tuned from"
+            )
         mask = self.tokenizer.mask
         if mask is None:
             raise UserError("this model's vocabulary has no mask token, so it cannot fill in")
@@ -244,8 +227,16 @@ class Predictor:
             return lambda rows: log_likelihoods(
                 self.checkpoint, [_inner(row) for row in rows], begin, self.limit, self.limit // 2
             )
+        if "generation" in self.heads:
+            raise UserError(
+                "a T5 judges a target by its source, not a text by itself; compare texts with "
+                "tianci rank SOURCE TARGET..."
+            )
         if "masked" not in self.heads:
-            raise UserError("this model has no language-model head, so it cannot score")
+            raise UserError(
+                "this model has no language-model head, so it cannot score; use the model that it "
+                "was fine-tuned from"
+            )
         mask = self.tokenizer.mask
         if mask is None:
             raise UserError("this model's vocabulary has no mask token, so it cannot score")

@@ -14,6 +14,7 @@ import uvicorn
 from tianci.serve.log import AccessLog, Silence
 from tianci.serve.models import read_models
 from tianci.serve.plan import LOCAL, Plan
+from tianci.serve.runs import Runs
 from tianci.serve.server import make_app
 from tianci.serve.service import Service
 
@@ -61,6 +62,7 @@ def serve_alone(plan: Plan, at: socket.socket) -> None:
         plan.key,
         {*LOCAL, *plan.hosts},
         Silence() if plan.quiet else AccessLog(),
+        None if plan.runs is None else Runs(plan.runs),
     )
     Server(config_of(make_app(service)), service).run(sockets=[at])
     if service.failed is not None:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tianci.serve import openai, own, tei
+from starlette.requests import Request
+
+from tianci.serve import inside, openai, own, run_routes, tei
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class Route:
     path: str
     function: Callable[[Any, Any], Any]
     example: Any = None  # a body
+    query: tuple[str, ...] = ()  # names that may stand behind "?"
+    headers: tuple[str, ...] = ()  # names of headers that mean something here
 
     @property
     def asked(self) -> Any:
@@ -36,7 +40,13 @@ class Route:
 
     @property
     def streams(self) -> bool:
-        return self.path == "/generate"
+        return self.path == "/generate" or self.path.endswith("/stream")
+
+    def parameters(self, request: Request) -> dict[str, str]:
+        """What a request says besides its body: in the path, behind "?", in its head."""
+        found = {name: str(value) for name, value in request.path_params.items()}
+        found |= {k: request.query_params[k] for k in self.query if k in request.query_params}
+        return found | {k: request.headers[k] for k in self.headers if k in request.headers}
 
 
 _QUESTION = {"question": "Who sat?", "context": "The cat sat on the mat."}
@@ -60,4 +70,14 @@ ROUTES = (
     Route("POST", "/answer", own.answer, {"inputs": _QUESTION}),
     Route("POST", "/choose", own.choose, {"inputs": _CHOICE}),
     Route("POST", "/generate", own.generate, {"inputs": "Once", "stream": True}),
-)
+    Route("POST", "/attribute", inside.attribute, {"inputs": "I like you."}),
+    Route("POST", "/attention", inside.attention, {"inputs": "The cat sat on the mat."}),
+    Route("GET", "/runs", run_routes.runs),
+    Route("GET", "/runs/{id}", run_routes.run),
+    Route("GET", "/runs/{id}/log", run_routes.run_log, query=("after",)),
+    Route(
+        "GET", "/runs/{id}/stream", run_routes.run_stream, query=("after",),
+        headers=("last-event-id",),
+    ),
+    Route("GET", "/runs/{id}/report", run_routes.run_report),
+)  # fmt: skip

@@ -19,6 +19,7 @@ from tianci.serve.call import Call
 from tianci.serve.gate import Gate
 from tianci.serve.limits import read_body
 from tianci.serve.metrics import TYPE
+from tianci.serve.page_files import page_files, page_info
 from tianci.serve.refusal import Refusal, form
 from tianci.serve.routes import ROUTES, Route
 from tianci.serve.service import Service
@@ -42,6 +43,10 @@ def make_app(service: Service) -> Gate:
     ]
     routes += [
         StarletteRoute(path, handler, methods=["GET"]) for path, handler in _fixed(service).items()
+    ]
+    routes += [
+        StarletteRoute(path, _named("/page/*", _page(path)), methods=["GET"])
+        for path in page_files()
     ]
     app = Starlette(
         routes=routes,
@@ -71,7 +76,8 @@ def _handler(route: Route, service: Service) -> Handler:
         value = None if decoder is None else _decode(decoder, body)
         call = Call(
             service.models, service.batcher, service.limits, request.receive, len(body),
-            parameters={k: str(v) for k, v in request.path_params.items()},
+            parameters=route.parameters(request), runs=service.runs,
+            ending=lambda: service.draining,
         )  # fmt: skip
         try:
             found = await route.function(value, call)
@@ -150,6 +156,11 @@ def _fixed(service: Service) -> dict[str, Handler]:
     async def openapi_json() -> Response:
         return Response(specification, media_type=JSON)
 
+    async def page_json() -> Response:
+        if service.models is None:
+            raise Refusal("Unhealthy", "the models are being loaded", {"Retry-After": "2"})
+        return Response(msgspec.json.encode(page_info(service, service.models)), media_type=JSON)
+
     async def docs() -> Response:
         return Response(page, media_type="text/html")
 
@@ -165,8 +176,18 @@ def _fixed(service: Service) -> dict[str, Handler]:
             "/openapi.json": openapi_json,
             "/docs": docs,
             "/docs.css": docs_css,
+            "/page/info": page_json,
         }.items()
     }
+
+
+def _page(path: str) -> Callable[[], Awaitable[Response]]:
+    body, kind = page_files()[path]
+
+    async def file() -> Response:
+        return Response(body, media_type=kind)
+
+    return file
 
 
 def _named(path: str, function: Callable[[], Awaitable[Response]]) -> Handler:

@@ -11,6 +11,7 @@ from tianci.serve.log import AccessLog
 from tianci.serve.metrics import Metrics
 from tianci.serve.models import Models
 from tianci.serve.plan import LOCAL
+from tianci.serve.runs import Runs
 
 
 @dataclass
@@ -22,6 +23,7 @@ class Service:
     key: str | None = None
     hosts: Collection[str] = LOCAL  # names it answers to while it has no key
     log: AccessLog = field(default_factory=AccessLog)
+    runs: Runs | None = None  # training runs that may be looked at
 
     def __post_init__(self) -> None:
         self.metrics = Metrics()

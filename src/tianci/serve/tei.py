@@ -239,6 +239,8 @@ async def tokenize(asked: TokenizeRequest, call: Call) -> list[list[SimpleToken]
 
 async def info(asked: None, call: Call) -> dict[str, Any]:
     """What is served, and the limits."""
+    if not call.models.served:
+        return {"model_id": None, "version": __version__, "models": []}  # tianci page
     first, limits = call.models.served[0], call.limits
     labels = first.predictor.checkpoint.labels or (first.task.labels if first.task else ())
     classes = {

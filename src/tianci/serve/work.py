@@ -6,20 +6,24 @@ wait (tokenized, cut, counted), so that the inference thread does little besides
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from tianci.batch import Batch
 from tianci.checkpoint import OWN
+from tianci.errors import UserError
 from tianci.evaluate.tasks import answer_examples
 from tianci.goals.tasks.base import Task
 from tianci.nn.task_heads import PlannedHead
+from tianci.nn.watching import Watching
 from tianci.serve.predictor import Predictor
 from tianci.serve.writing import Asked, Writing, write
 
@@ -121,6 +125,18 @@ def trained_head(model: Predictor) -> PlannedHead | None:
     """The head that was trained to give vectors: one without outputs."""
     own = model.heads.get(OWN)
     return own if isinstance(own, PlannedHead) and not own.plan.outputs else None
+
+
+def can_watch(model: Predictor) -> bool:
+    """Whether every layer tells its attention weights: asked of one token."""
+    batch = Batch.of([[0]], [[0]]).to(model.device)
+    watching = Watching(batch.layout)
+    try:
+        with torch.inference_mode():
+            model.model(dataclasses.replace(batch, layout=watching))
+    except (RuntimeError, TypeError, UserError):
+        return False
+    return 0 < len(watching.weights) == int(model.model.config.layers)
 
 
 def embed_limit(model: Predictor) -> int:

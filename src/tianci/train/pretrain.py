@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -65,9 +66,11 @@ def pretrain(
     if resume:
         _check_resumable(run, Path(wanted.corpus))
     tokenizer = corpus.tokenizer()
-    wanted = dataclasses.replace(wanted, objective=wanted.objective or _usual_objective(wanted))
+    module = _family_of(wanted)
+    wanted = dataclasses.replace(wanted, objective=wanted.objective or module.OBJECTIVE)
     sections = {**sections, "pretrain": wanted}
-    goal = parse(wanted.objective, {name: sections.get(name, {}) for name in objective_names()})
+    told = {name: sections.get(name, {}) for name in objective_names()}
+    goal = parse(wanted.objective, told, module.HEADS)
     torch.manual_seed(seed)
     folder = state.newest(run) if resume and state.complete(run) else None
     model = (
@@ -100,14 +103,16 @@ def pretrain(
     ).go()
 
 
-def _usual_objective(wanted: Pretrain) -> str:
-    """What the family of the model was made to learn."""
+def _family_of(wanted: Pretrain) -> ModuleType:
+    """The module of the model's family."""
     if wanted.start_from:
         place = Path(wanted.start_from) / "config.json"
+        if not place.exists():
+            return family(checkpoint.read(wanted.start_from).family)  # an adapter; or says it all
         kind, _, _ = checkpoint.config_from_public(place, read_json(place))
     else:
         kind, _ = preset(wanted.preset)
-    return str(family(kind).OBJECTIVE)
+    return family(kind)
 
 
 def _check_resumable(run: Path, corpus: Path) -> None:

@@ -95,10 +95,14 @@ def random_batch(vocabulary: int, length: int, rows: int, rate: float = 0.15) ->
 
 
 def training_flops(model: Checkpoint, length: int, rate: float = 0.15) -> float:
-    """Useful operations per token of a training step: three times the forward pass, head
-    included."""
+    """Operations per token of a training step: three times the forward pass, head included."""
     width, rows = model.model.token_table().shape[1], model.model.token_table().shape[0]
-    head = rate * 2 * (width * rows + width**2) if "masked" in model.heads else 0.0
+    head = 0.0
+    if "masked" in model.heads:
+        # the last block is finished for the masked tokens only (nn/stack.py)
+        config = model.model.config
+        finish = 2 * (config.width**2 + 2 * config.width * config.hidden) if config.layers else 0
+        head = rate * 2 * (width * rows + width**2) - (1 - rate) * finish
     head += 2 * width * rows if "causal" in model.heads else 0.0  # every token is guessed
     head += rate * 2 * width * rows if "generation" in model.heads else 0.0
     return 3 * (model.model.flops(length) + head)

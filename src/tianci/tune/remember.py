@@ -32,7 +32,8 @@ class Remembering(Model):
 
     @torch.no_grad()
     def forward(self, batch: Batch) -> States:
-        if isinstance(batch.layout, Recording | Following):  # a text that is being written
+        writing = isinstance(batch.layout, Recording | Following)
+        if writing or batch.decoder is not None:  # what is said depends on more than one text
             return self.body.eval().forward(batch)
         sizes = list(batch.layout.lengths)
         pieces = [t.cpu().numpy().tobytes() for t in torch.split(batch.tokens, sizes)]

@@ -16,6 +16,7 @@ from tianci import __version__, adapters, checkpoint
 from tianci.checkpoint import Checkpoint
 from tianci.data.rows import Row, read_rows
 from tianci.errors import Stopped, UserError
+from tianci.evaluate.check.finding import Finding, stops
 from tianci.evaluate.tasks import answer, reading_limit
 from tianci.files import read_json, write_json
 from tianci.goals.tasks import make_task
@@ -29,6 +30,7 @@ from tianci.train.place import check_target, publish
 from tianci.tune.choose import Chosen, choose_trial
 from tianci.tune.settings import Finetune
 from tianci.tune.start import load_base
+from tianci.tune.task_tokens import has_task_tokens
 from tianci.tune.trial import Interrupted, Work
 
 HELD_BACK = 0.1  # of the training rows, when there is no dev file
@@ -52,9 +54,10 @@ def finetune(
     if not resume:
         check_target(out)
     made = make_task(task, task_settings)
-    rows = _rows(made, settings, seed)
+    rows = split_rows(made, settings, seed)
     tokenizer = Tokenizer.load(settings.tokenizer) if settings.tokenizer else None
     base = load_base(settings.model, tokenizer)
+    made = made.suit(base)
     limit = reading_limit(base, made, settings.length)
     findings = _checked(made, rows, base, limit, settings, quiet)
     # labels that only dev or test have can never be predicted, but count as errors
@@ -103,7 +106,7 @@ def _absolute(settings: Finetune) -> dict[str, Any]:
     return table
 
 
-def _rows(task: Task, settings: Finetune, seed: int) -> dict[str, list[Row]]:
+def split_rows(task: Task, settings: Finetune, seed: int) -> dict[str, list[Row]]:
     """The rows of each split; without a dev file a tenth of the training rows is held back."""
     splits = {"train": settings.train, "dev": settings.dev, "test": settings.test}
     rows = {
@@ -122,6 +125,9 @@ def _rows(task: Task, settings: Finetune, seed: int) -> dict[str, list[Row]]:
         train = rows["train"]
         rows["dev"] = [train[i] for i in sorted(order[:held].tolist())]
         rows["train"] = [train[i] for i in sorted(order[held:].tolist())]
+    if 0 < settings.rows < len(rows["train"]):
+        drawn = np.random.default_rng(13).permutation(len(rows["train"]))[: settings.rows]
+        rows["train"] = [rows["train"][i] for i in sorted(drawn.tolist())]
     return rows
 
 
@@ -134,16 +140,10 @@ def _checked(
     quiet: bool,
 ) -> list[dict[str, Any]]:
     """What `tianci check` says; findings that make results meaningless stop the run."""
-    from tianci.evaluate.check import check, stops, summarise
+    from tianci.evaluate.check import check, summarise
 
     findings = check(dict(rows), task, tokenizer=base.tokenizer, limit=limit)
-    fatal = stops(findings)
-    if fatal and not settings.force:
-        first = fatal[0]
-        raise UserError(
-            f"{first.file}, line {first.line}: {first.fault} {first.detail}".rstrip()
-            + f"; {first.advice} (--force goes on anyway; tianci check shows all findings)"
-        )
+    refuse_faults(findings, settings.force)
     groups = summarise(findings)
     for group in groups:  # as the report shows them
         shown = [f"{place['file']}, line {place['line']}" for place in group["examples"]]
@@ -155,6 +155,17 @@ def _checked(
                 file=sys.stderr,
             )
     return groups
+
+
+def refuse_faults(findings: Sequence[Finding], force: bool) -> None:
+    """Stops at faults that make results meaningless, unless told to go on."""
+    fatal = stops(findings)
+    if fatal and not force:
+        first = fatal[0]
+        raise UserError(
+            f"{first.file}, line {first.line}: {first.fault} {first.detail}".rstrip()
+            + f"; {first.advice} (--force goes on anyway; tianci check shows all findings)"
+        )
 
 
 def _work(
@@ -259,7 +270,8 @@ def _finish(
 def _put_at_top(model: Checkpoint, folder: Path, out: Path, settings: Finetune) -> None:
     """The chosen model at the top of the run; of adapters only what was learned."""
     best = folder / "best"
-    if "adapters" in settings.strategies and Path(settings.model).exists():
+    whole = has_task_tokens(model)  # its vocabulary is not that of the base
+    if "adapters" in settings.strategies and Path(settings.model).exists() and not whole:
         from tianci.tune import strategy
 
         strategy.choose(model, settings)

@@ -27,6 +27,8 @@ class Finetune:
     dev: str = setting("", "rows that choose: epoch, rate, threshold (default: a tenth of train)")
     test: str = setting("", "rows that only measure, at the very end")
     out: str = setting("", "directory for the model, its scores and its report")
+    rows: int = setting(0, "learn from so many of the training rows, drawn at random, the same for "
+                           "every seed (0: all)")  # fmt: skip
     column: list[str] = setting([], "which column is which, for example text=review; repeatable")  # noqa: RUF009
 
     strategy: str = setting("full", "what learns: full, head, adapters, norms-biases, with +")
@@ -42,6 +44,9 @@ class Finetune:
     unfreeze: bool = setting(False, "gradual unfreezing: one more layer learns in each epoch")
     reinit: int = setting(0, "start the top n layers anew")
     language: float = setting(0.0, "weight of an auxiliary language-model loss (lambda)")
+    task_tokens: Literal["auto", "keep"] = setting(
+        "auto", "decoders without a delimiter get start, delimiter and extract tokens; keep: no"
+    )
 
     epochs: float | None = setting(None, "passes over the training rows (default: by their number)")
     steps: int | None = setting(None, "stop after so many steps")
@@ -68,7 +73,7 @@ class Finetune:
         "auto", "bf16 autocast where this machine is faster with it"
     )
     save_every: int = setting(0, "steps between checkpoints (0: after each epoch)")
-    compare: bool = setting(False, "also a bag of words and the same model from scratch, over "
+    compare: bool = setting(False, "also a simple baseline and the same model from scratch, over "
                                    "several numbers of labels")  # fmt: skip
     force: bool = setting(False, "go on although check found faults that make results meaningless")
 
@@ -82,7 +87,7 @@ class Finetune:
             raise UserError("strategy head means that nothing else learns; give it alone")
         if self.unfreeze and self.strategies != ("full",):
             raise UserError("--unfreeze goes with strategy full: elsewhere the layers do not learn")
-        for name in ("layers", "hidden", "lstm", "reinit", "batch", "patience", "length"):
+        for name in ("layers", "hidden", "lstm", "reinit", "batch", "patience", "length", "rows"):
             if getattr(self, name) < 0:
                 raise UserError(
                     f"finetune.{name} must not be negative, but is {getattr(self, name)}"

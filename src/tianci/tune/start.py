@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from tianci import checkpoint
 from tianci.checkpoint import OWN, Checkpoint
@@ -18,6 +20,7 @@ from tianci.text.tokenizer import Tokenizer
 from tianci.train.vocabulary import vocabulary_sizes
 from tianci.tune import strategy
 from tianci.tune.settings import Finetune
+from tianci.tune.task_tokens import give_task_tokens
 
 
 def begin(
@@ -25,7 +28,7 @@ def begin(
 ) -> Checkpoint:
     """A model with a fresh head for the task; the seed decides the fresh weights."""
     torch.manual_seed(seed)
-    model = load_base(settings.model, tokenizer)
+    model = _base(settings, task, tokenizer)
     give_head(model, task, settings)
     strategy.shape(model, settings)
     strategy.choose(model, settings)
@@ -45,12 +48,20 @@ def load_base(name: str, tokenizer: Tokenizer | None = None) -> Checkpoint:
     return model
 
 
+def _base(settings: Finetune, task: Task, tokenizer: Tokenizer | None) -> Checkpoint:
+    """The same, with the tokens that the task needs around its texts."""
+    model = load_base(settings.model, tokenizer)
+    if settings.task_tokens == "auto":
+        give_task_tokens(model, task)
+    return model
+
+
 def from_scratch(
     settings: Finetune, task: Task, seed: int, tokenizer: Tokenizer | None = None
 ) -> Checkpoint:
     """The same architecture and vocabulary with fresh weights, to see what pre-training brought."""
     torch.manual_seed(seed)
-    base = load_base(settings.model, tokenizer)
+    base = _base(settings, task, tokenizer)
     model = checkpoint.create(base.family, base.model.config)
     model.tokenizer = base.tokenizer
     give_head(model, task, settings)
@@ -78,13 +89,22 @@ def give_head(model: Checkpoint, task: Task, settings: Finetune) -> None:
             pooler.load_state_dict(before.state_dict())
     model.heads = {name: head}
     if settings.language:
-        kept = [n for n in ("masked", "causal") if n in old]
-        if not kept:
-            raise UserError("--language needs a model that still has its language-model head")
-        model.heads |= {n: old[n] for n in kept}
+        model.heads |= language_head(model, old)
     if task.labels:
         model.name_labels(task.labels)
     model.extra |= task.public_config()
+
+
+def language_head(model: Checkpoint, old: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    """The head of the auxiliary loss."""
+    if "causal" in family(model.family).HEADS:  # the token table itself: it is always there
+        return {"causal": checkpoint.fresh_head(model.family, model.model.config, "causal")}
+    if "masked" not in old:
+        raise UserError(
+            "--language needs a decoder, or an encoder that still has its masked-language-model "
+            f"head; this {model.family} has: {', '.join(old) or 'no head'}"
+        )
+    return {"masked": old["masked"]}
 
 
 def head_plan(model: Checkpoint, task: Task, settings: Finetune) -> HeadPlan | None:
@@ -100,9 +120,9 @@ def head_plan(model: Checkpoint, task: Task, settings: Finetune) -> HeadPlan | N
                 "and --pooling do not go with it"
             )
         return None
-    if task.head_kind == "masked":
+    if task.name == "generate":
         raise UserError(
-            f"{task.name} needs a family with a masked-language-model head; {model.family} has none"
+            f"{model.family} has no head for generate.by={task.head_kind}; leave it to the family"
         )
     if settings.crf and task.head_kind != "token":
         raise UserError(f"--crf needs a label per token; {task.name} has none")

@@ -120,7 +120,8 @@ class _Trial:
         )
         self._remember_history()
         self._say("resume" if saved else "start", step=at.step, lr=self.lr, seed=self.seed,
-                  parameters=total, learned=learned, rows=len(self.work.train))  # fmt: skip
+                  parameters=total, learned=learned, rows=len(self.work.train),
+                  metric=self.work.metric)  # fmt: skip
         self.bar = tqdm(
             total=1000, disable=self.work.quiet or not self.work.world.first, unit="‰", leave=False,
             bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}",

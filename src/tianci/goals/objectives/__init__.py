@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tianci.errors import UserError
@@ -16,13 +16,17 @@ def objective_names() -> list[str]:
     return [name for name in names("tianci.goals.objectives") if name != "segments"]
 
 
-def parse(text: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> Joint:
-    """The goals named in `text`, each with its own settings."""
+def parse(
+    text: str,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    heads: Collection[str] = (),
+) -> Joint:
+    """The goals named in `text`, each with its own settings; `heads` are those of the family."""
     parts: list[Goal] = []
     for name in (piece.strip() for piece in text.split("+")):
         module = find("tianci.goals.objectives", name, "objective", skip=("segments",))
         kind: type[Goal] = module.OBJECTIVE
-        parts.append(build(kind, (settings or {}).get(name, {}), name))
+        parts.append(build(kind, (settings or {}).get(name, {}), name).with_heads(heads))
     if len({part.name for part in parts}) < len(parts):
         raise UserError(f'"{text}" names an objective twice')
     from tianci.goals.laying import Laying

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tianci.batch import Batch
 from tianci.errors import UserError
@@ -119,6 +120,9 @@ class Masked(Goal):
 
     def count(self, batch: Batch) -> int:
         return len(batch.targets["masked_at"])
+
+    def asks(self, heads: Heads, batch: Batch) -> Tensor:
+        return batch.targets["masked_at"]
 
     def loss(self, model: Model, heads: Heads, states: States, batch: Batch) -> Loss:
         # select, then multiply: the vocabulary product runs on 15 % of the tokens only

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from tianci.batch import Batch
 from tianci.errors import UserError
@@ -93,6 +94,9 @@ class NextSentence(Pairing):
 
     def count(self, batch: Batch) -> int:
         return len(batch.layout)
+
+    def asks(self, heads: Heads, batch: Batch) -> Tensor:
+        return batch.layout.first()
 
     def loss(self, model: Model, heads: Heads, states: States, batch: Batch) -> Loss:
         logits = heads["next_sentence"](states.pooled("first")).float()

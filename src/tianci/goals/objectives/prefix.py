@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
 import numpy as np
@@ -38,13 +38,21 @@ class Prefix(Laying):
 
     name: ClassVar[str] = "prefix"
 
-    head: Literal["causal", "masked", "generation"] = setting(
-        "causal", "who writes: a decoder, an encoder (masked), or a T5 (generation)"
+    head: Literal["", "causal", "masked", "generation"] = setting(
+        "", "who writes: a decoder (causal), an encoder (masked), a T5 (generation); by the family"
     )
+
+    def with_heads(self, heads: Collection[str]) -> Prefix:
+        if self.head:
+            return self
+        for name in ("generation", "causal", "masked"):
+            if name in heads:
+                return replace(self, head=name)
+        return replace(self, head="causal")
 
     @property
     def heads(self) -> tuple[str, ...]:  # type: ignore[override]  # this goal fits three families
-        return (self.head,)
+        return (self.head or "causal",)
 
     def cut(self, sentences: Borders, length: int, rng: np.random.Generator) -> Iterator[Example]:
         first, end = int(sentences[0]), int(sentences[-1])
@@ -68,7 +76,7 @@ class Prefix(Laying):
         if batch.decoder is not None:
             return target_loss(model, heads, states, batch.decoder)
         at = writing(batch.layout)
-        head = cast(TiedHead, heads[self.head])
+        head = cast(TiedHead, heads[self.heads[0]])
         return Loss(*head.loss(states.last[at], model.token_table(), batch.tokens[at + 1]))
 
     # ------------------------------------------------------------ what an audit asks

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from tianci.batch import Batch
 from tianci.goals.base import Heads, Loss
@@ -46,6 +47,9 @@ class SentenceOrder(Pairing):
 
     def count(self, batch: Batch) -> int:
         return len(batch.layout)
+
+    def asks(self, heads: Heads, batch: Batch) -> Tensor:
+        return batch.layout.first()
 
     def loss(self, model: Model, heads: Heads, states: States, batch: Batch) -> Loss:
         logits = heads["sentence_order"](states.pooled("first")).float()

@@ -22,6 +22,14 @@ from tianci.text.tokenizer import Tokenizer
 SENTINEL = "<extra_id_{}>"
 
 
+def sentinels_of(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The ids of <extra_id_0>, <extra_id_1>, ... as far as a vocabulary has them."""
+    found: list[int] = []
+    while (one := tokenizer.id(SENTINEL.format(len(found)))) is not None:
+        found.append(one)
+    return tuple(found)
+
+
 def target_loss(model: Model, heads: Heads, states: States, target: Batch) -> Loss:
     """The loss of a decoder's target: begin, tokens, end, each guessed from those before it."""
     at = guessing(target.layout)
@@ -48,15 +56,13 @@ class Span(Laying):
     def marks(self, tokenizer: Tokenizer) -> Marks:
         begin, end = begin_and_end(tokenizer)
         begin = tokenizer.pad if begin is None else begin  # what T5's own decoder begins with
-        sentinels: list[int] = []
-        while (found := tokenizer.id(SENTINEL.format(len(sentinels)))) is not None:
-            sentinels.append(found)
+        sentinels = sentinels_of(tokenizer)
         if begin is None or end is None or not sentinels:
             raise UserError(
                 f"span needs {SENTINEL.format(0)}, {SENTINEL.format(1)}, ... and a token that ends "
                 "a text; learn a vocabulary with tianci vocab --sentinels 100 and prepare again"
             )
-        return Marks(begin, end, tuple(sentinels))
+        return Marks(begin, end, sentinels)
 
     def cut(self, sentences: Borders, length: int, rng: np.random.Generator) -> Iterator[Example]:
         first, end = int(sentences[0]), int(sentences[-1])

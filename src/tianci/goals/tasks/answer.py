@@ -1,7 +1,8 @@
 """A question and a document: the answer is a piece of the document, or there is none.
 
 As in BERT: [CLS] question [SEP] window [SEP]; a vector for beginnings, one for ends. The softmax
-goes over the window's tokens and [CLS], which stands for "not here"; the question is no candidate.
+goes over the window's tokens and [CLS], which stands for "not here" (in a decoder the last token,
+because the first one has seen nothing); the question is no candidate.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tianci.batch import Batch
+from tianci.checkpoint import Checkpoint
 from tianci.data.rows import Field, Row
 from tianci.data.rows_fields import ANSWERS, CONTEXT, IMPOSSIBLE, QUESTION
 from tianci.data.windows import (
@@ -40,6 +42,7 @@ from tianci.goals.tasks.base import Decision, Example, Part, Task
 from tianci.metrics import answers as exact
 from tianci.metrics.language import language_of
 from tianci.metrics.score import Score
+from tianci.models import family
 from tianci.models.base import Model, States
 from tianci.settings import setting
 from tianci.text.tokenizer import Tokenizer
@@ -76,6 +79,10 @@ class Answer(Task):
     stride: int = setting(128, "tokens that neighbouring windows of a long document share")
     question_limit: int = setting(64, "most tokens of a question (and at most half of a window)")
     longest: int = setting(0, "most tokens of an answer (0: 30, or 50 where answers are Chinese)")
+    nowhere: Literal["first", "last"] = setting(
+        "first",
+        "the token that stands for no answer (last: a decoder's first one has seen nothing)",
+    )
     no_answer: bool = setting(False, "questions may have no answer (seen in the training data)")
 
     def __post_init__(self) -> None:
@@ -91,6 +98,10 @@ class Answer(Task):
         some = self.no_answer or any(not gold(row) for row in rows)
         return dataclasses.replace(self, longest=longest, no_answer=some)
 
+    def suit(self, model: Checkpoint) -> Self:
+        decoder = "causal" in family(model.family).HEADS
+        return dataclasses.replace(self, nowhere="last") if decoder else self
+
     @property
     def outputs(self) -> int:
         return 2
@@ -105,7 +116,9 @@ class Answer(Task):
             raise UserError(f"a limit of {limit} tokens leaves no room for question and document")
         questions = tokenizer.ids([row.values["question"] for row in rows], special=False)
         documents = read_documents([row.values["context"] for row in rows], tokenizer)
-        lead = tokenizer.wrap([], [-1])[0].index(-1)  # special tokens before the document
+        around, _ = tokenizer.wrap([], [-1])
+        lead = around.index(-1)  # special tokens before the document
+        last = self.nowhere == "last" and around[-1] != -1
         found: list[Example] = []
         for number, row in enumerate(rows):
             ids, offsets = documents[row.values["context"]]
@@ -115,7 +128,8 @@ class Answer(Task):
             question = questions[number][: min(self.question_limit, room // 2)]
             for begin, end in windows(len(ids), room - len(question), self.stride):
                 part = Part(*tokenizer.wrap(question, ids[begin:end]))
-                window = Window(lead + len(question), begin, end - begin, offsets)
+                null = len(part.ids) - 1 if last else 0
+                window = Window(lead + len(question), begin, end - begin, offsets, null)
                 target = None if span is None else inside(window, span)
                 found.append(Example(number, (part,), target, window))
         if rows and not found:
@@ -129,9 +143,9 @@ class Answer(Task):
         return {"label": torch.tensor([e.target for e in examples], dtype=torch.int64)}
 
     def places(self, examples: Sequence[Example], starts: NDArray[np.int64]) -> dict[str, Tensor]:
-        """`document`: where [CLS] and the window stand, (B, 3); `readable`: both, as (T,)."""
+        """`document`: where "not here" and the window stand, (B, 3); `readable`: both, as (T,)."""
         found = [
-            (start, start + e.info.lead, e.info.size)
+            (start + e.info.null, start + e.info.lead, e.info.size)
             for e, start in zip(examples, starts.tolist(), strict=True)
         ]
         readable = np.zeros(sum(e.length for e in examples), bool)

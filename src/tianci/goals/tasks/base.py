@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tianci.batch import Batch
-from tianci.checkpoint import OWN
+from tianci.checkpoint import OWN, Checkpoint
 from tianci.data.rows import Field, Row
 from tianci.errors import UserError
-from tianci.goals.base import Goal, Heads
+from tianci.goals.base import Goal, Heads, asking
 from tianci.metrics.score import Score, value
 from tianci.models.base import Model, States
 from tianci.text.tokenizer import Tokenizer
@@ -62,6 +62,8 @@ class Task(Goal):
     metric: ClassVar[str]  # the score that dev data choose by; higher is better
     piece_tokens: ClassVar[int] = 8192  # tokens of one forward pass; more are accumulated
 
+    # whether texts need tokens around and between them: one state must speak for all, or end it
+    marked: ClassVar[bool] = True
     usual_length: ClassVar[int] = 512  # tokens that are read when the user says nothing
 
     labels: tuple[str, ...] = ()
@@ -74,6 +76,10 @@ class Task(Goal):
 
     def learn(self, rows: Sequence[Row]) -> Self:
         """The task as the training rows define it: label names."""
+        return self
+
+    def suit(self, model: Checkpoint) -> Self:
+        """The task as this model does it; called once, before anything is learned."""
         return self
 
     @property
@@ -124,6 +130,10 @@ class Task(Goal):
                 return heads[name]
         raise UserError(f"this model has no head for {self.name}; fine-tune it first")
 
+    def asks(self, heads: Heads, batch: Batch) -> Tensor | None:
+        asks = getattr(self.head(heads), "asks", None)
+        return None if asks is None else asks(batch.layout)
+
     def logits(self, heads: Heads, states: States, batch: Batch) -> Tensor:
         """What the head says of each part, in the order of the parts: (parts, outputs)."""
         said: Tensor = self.head(heads)(states.layers, states.layout)
@@ -135,7 +145,7 @@ class Task(Goal):
 
     def respond(self, model: Model, heads: Heads, batch: Batch) -> list[Any]:
         """`answers` of a batch; a task that asks the model several times does it here."""
-        return self.answers(heads, model(batch), batch)
+        return self.answers(heads, model(asking(batch, [self.asks(heads, batch)])), batch)
 
     # ------------------------------------------------------------ judging
 

@@ -73,12 +73,19 @@ class Classify(Task):
     def examples(
         self, rows: Sequence[Row], tokenizer: Tokenizer, limit: int, labelled: bool
     ) -> list[Example]:
-        parts = encode(rows, tokenizer, limit)
         targets = [self.target(row) for row in rows] if labelled else [None] * len(rows)
         return [
-            Example(n, (part,), target)
-            for n, (part, target) in enumerate(zip(parts, targets, strict=True))
+            Example(n, parts, target)
+            for n, (parts, target) in enumerate(
+                zip(self.parts(rows, tokenizer, limit), targets, strict=True)
+            )
         ]
+
+    def parts(
+        self, rows: Sequence[Row], tokenizer: Tokenizer, limit: int
+    ) -> list[tuple[Part, ...]]:
+        """The sequences of each row."""
+        return [(part,) for part in encode(rows, tokenizer, limit)]
 
     def target(self, row: Row) -> Any:
         known = index(self.labels)
@@ -230,6 +237,19 @@ class Classify(Task):
     @property
     def chance(self) -> float | None:
         return None if self.many else 1 / max(1, len(self.labels))
+
+
+def both_orders(rows: Sequence[Row], tokenizer: Tokenizer, limit: int) -> list[tuple[Part, ...]]:
+    """Each pair as (a b) and (b a), for relations that have no direction (GPT, 2018)."""
+    alone = next((row for row in rows if "pair" not in row.values), None)
+    if alone is not None:
+        raise UserError(f"{alone.place}: symmetric pairs need two texts in each row")
+    turned = [
+        dataclasses.replace(row, values={**row.values, "text": row.values["pair"],
+                                         "pair": row.values["text"]})
+        for row in rows
+    ]  # fmt: skip
+    return list(zip(encode(rows, tokenizer, limit), encode(turned, tokenizer, limit), strict=True))
 
 
 def encode(rows: Sequence[Row], tokenizer: Tokenizer, limit: int) -> list[Part]:

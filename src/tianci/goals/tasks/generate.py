@@ -1,8 +1,11 @@
-"""A text from a text, by an encoder: [CLS] source [SEP] target [SEP], as in UniLM (2019).
+"""A text from a text, by whatever the family writes with.
 
-The source sees itself as a whole, the target sees the source and what stands to its left, so each
-target token is guessed from all before it. To write, the model's own tokens are fed back behind the
-source until it says [SEP]. The head is the family's masked-language-model head.
+- an encoder (masked head): [CLS] source [SEP] target [SEP], as in UniLM (2019): the source sees
+  itself as a whole, the target sees the source and what stands to its left;
+- a decoder (causal head): the same sequence, start source delimiter target end, as in GPT (2018);
+- an encoder-decoder (generation head): the source in one half, the target in the other, as in T5.
+Each target token is guessed from all before it. To write, the model's own tokens are fed back until
+it says the end. With a task's name as `prefix` any task is text in, text out.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 from zlib import crc32
 
 import numpy as np
@@ -20,18 +23,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tianci.batch import Batch, Layout
+from tianci.checkpoint import Checkpoint
 from tianci.data.rows import Field, Row
 from tianci.data.rows_fields import SOURCE, TARGET
 from tianci.errors import UserError
 from tianci.goals import decoding
 from tianci.goals.base import Heads, Loss
-from tianci.goals.decoding import Decoding, Live, log_probabilities
+from tianci.goals.decoding import Decoding
 from tianci.goals.tasks.base import Decision, Example, Part, Task
+from tianci.goals.writing import Allowed, By, next_scores, source_marks, writer_of
 from tianci.metrics import texts
 from tianci.metrics.score import Score
+from tianci.models import family
 from tianci.models.base import Model, States
 from tianci.nn.heads import VocabularyHead
-from tianci.nn.past import Following, Past, Recording
+from tianci.settings import setting
 from tianci.text.readable import readable
 from tianci.text.tokenizer import Tokenizer
 
@@ -39,7 +45,7 @@ from tianci.text.tokenizer import Tokenizer
 class Asked(NamedTuple):
     """What an example needs besides its ids."""
 
-    source: int  # tokens of the source, with [CLS] and [SEP]
+    source: int  # tokens of the source, with those around it
     tokenizer: Tokenizer
 
 
@@ -52,69 +58,134 @@ class Generate(Decoding, Task):
         Field("source", SOURCE),
         Field("target", TARGET, required=False, kind="texts"),  # several are all right
     )
-    head_kind: ClassVar[str] = "masked"
     per_token: ClassVar[bool] = True
     metric: ClassVar[str] = "rouge_l"
+
+    prefix: str = setting("", 'a text before each source that names the task: "summarize: "')
+    by: By = setting("", "the head that writes: masked, causal, generation (by family)")  # noqa: RUF009
+
+    @property
+    def head_kind(self) -> str:  # type: ignore[override]  # here it depends on the family
+        return self.by or "masked"
+
+    def suit(self, model: Checkpoint) -> Self:
+        known = family(model.family).HEADS
+        if self.by and self.by not in known:
+            raise UserError(
+                f"generate.by is {self.by}, but {model.family} has no such head; it has: "
+                f"{', '.join(known)}"
+            )
+        return dataclasses.replace(self, by=self.by or writer_of(model))
 
     # ------------------------------------------------------------ examples
 
     def examples(
         self, rows: Sequence[Row], tokenizer: Tokenizer, limit: int, labelled: bool
     ) -> list[Example]:
-        # the same room for the source whether its target is known or not
-        room = tokenizer.room(limit, pair=True) - self.longest
-        if room < 1:
-            raise UserError(
-                f"targets of up to {self.longest} tokens leave no room for a source in {limit}; "
-                "make generate.longest smaller, or --length larger"
-            )
-        sources = tokenizer.ids([row.values["source"] for row in rows], special=False)
+        room = self._room(tokenizer, limit)
+        sources = tokenizer.ids([self.prefix + row.values["source"] for row in rows], special=False)
         found: list[Example] = []
         for n, (row, ids) in enumerate(zip(rows, sources, strict=True)):
-            whole, segments = tokenizer.wrap(ids[:room], [])
-            if tokenizer.sep is None or whole[-1] != tokenizer.sep:
-                raise UserError("this model's vocabulary has no [SEP] that could end a target")
-            source = Part(whole[:-1], segments[:-1])
+            source = self.source(ids[:room], tokenizer)
             info = Asked(len(source.ids), tokenizer)
             if not labelled:
                 found.append(Example(n, (source,), info=info))
                 continue
             for target in tokenizer.ids(_targets(row), special=False):
                 # a target that was cut does not end here: the model must not learn that it does
-                kept = target[: self.longest]
-                ids_, segments_ = tokenizer.wrap(ids[:room], kept)
-                cut = len(target) > self.longest
-                part = Part(ids_[:-1], segments_[:-1]) if cut else Part(ids_, segments_)
-                found.append(Example(n, (part,), target=part.ids[info.source :], info=info))
+                end = [] if len(target) > self.longest else [self.end(tokenizer)]
+                said = [*target[: self.longest], *end]
+                found.append(Example(n, (self._whole(source, said, tokenizer),), said, info))
         return found
+
+    def _room(self, tokenizer: Tokenizer, limit: int) -> int:
+        """Tokens of a source: the same whether its target is known or not."""
+        if self.by == "generation":  # the halves share nothing
+            room = limit - 1
+            fits = room >= 1 and self.longest < limit
+        else:
+            room = tokenizer.room(limit, pair=True) - self.longest
+            fits = room >= 1
+        if not fits:
+            raise UserError(
+                f"targets of up to {self.longest} tokens leave no room for a source in {limit}; "
+                "make generate.longest smaller, or --length larger"
+            )
+        return room
+
+    def source(self, ids: list[int], tokenizer: Tokenizer) -> Part:
+        """What is read before anything is written."""
+        if self.by == "generation":
+            return Part([*ids, self.end(tokenizer)], [0] * (len(ids) + 1))
+        behind = len(target_marks(tokenizer))
+        whole, segments = tokenizer.wrap(ids, [])
+        return Part(whole[: len(whole) - behind], segments[: len(whole) - behind])
+
+    def end(self, tokenizer: Tokenizer) -> int:
+        """The token that ends a target."""
+        if self.by == "generation":
+            return source_marks(tokenizer)[1]
+        return target_marks(tokenizer)[0]
+
+    def segment(self, tokenizer: Tokenizer) -> int:
+        """Of a target, where the family has segments."""
+        return tokenizer.wrap([0], [0])[1][-1]
+
+    def _whole(self, source: Part, target: list[int], tokenizer: Tokenizer) -> Part:
+        if self.by == "generation":  # the target goes into the other half
+            return source
+        behind = [self.segment(tokenizer)] * len(target)
+        return Part([*source.ids, *target], [*source.segments, *behind])
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         batch = super().collate(examples)
+        place = batch.targets["place"].tolist()
+        if self.by == "generation":
+            begin = source_marks(examples[0].info.tokenizer)[0]
+            targets: list[list[int]] = [[] for _ in examples]
+            for n, example in zip(place, examples, strict=True):
+                targets[n] = [begin, *(example.target or [0])[:-1]]
+            return dataclasses.replace(batch, decoder=Batch.of(targets))
+        if self.by == "causal":
+            return batch
         prefix = np.zeros(len(examples), np.int64)
-        prefix[batch.targets["place"].numpy()] = [e.info.source for e in examples]
+        prefix[place] = [e.info.source for e in examples]
         layout = Layout(batch.layout.lengths, batch.layout.device, prefix.tolist())
         return dataclasses.replace(batch, layout=layout)
 
     def targets(self, examples: Sequence[Example], starts: NDArray[np.int64]) -> dict[str, Tensor]:
-        # each token is said by the place before it; the first one by the source's [SEP]
-        at = [
-            start + e.info.source - 1 + n
-            for start, e in zip(starts.tolist(), examples, strict=True)
-            for n in range(len(e.target))
-        ]
+        firsts = self._first_places(examples, starts)
+        at = [first + n for first, e in zip(firsts, examples, strict=True)
+              for n in range(len(e.target))]  # fmt: skip
         said = [token for e in examples for token in e.target]
         return {
             "at": torch.tensor(at, dtype=torch.int64),
             "is": torch.tensor(said, dtype=torch.int64),
         }
 
+    def _first_places(
+        self, examples: Sequence[Example], starts: NDArray[np.int64]
+    ) -> Sequence[int]:
+        """The place that says the first token of each target: the last one of the source, or the
+        begin of a target of its own half."""
+        if self.by != "generation":
+            return [s + e.info.source - 1 for s, e in zip(starts.tolist(), examples, strict=True)]
+        # targets lie in the order of their sources
+        order = np.argsort(starts, kind="stable")
+        sizes = np.array([len(e.target) for e in examples], np.int64)[order]
+        firsts = np.empty(len(examples), np.int64)
+        firsts[order] = np.cumsum(sizes) - sizes
+        found: list[int] = firsts.tolist()
+        return found
+
     def places(self, examples: Sequence[Example], starts: NDArray[np.int64]) -> dict[str, Tensor]:
         tokenizer = examples[0].info.tokenizer
+        allowed = Allowed.by(tokenizer, self.end(tokenizer))
         return {
-            "end": torch.tensor(tokenizer.sep),
-            "barred": torch.tensor(sorted(tokenizer.special_ids - {tokenizer.sep})),
-            "known": torch.tensor(len(tokenizer)),
-            "segment": torch.tensor(tokenizer.wrap([0], [0])[1][-2]),  # of a target
+            "end": torch.tensor(allowed.end),
+            "barred": torch.tensor(allowed.barred, dtype=torch.int64),
+            "known": torch.tensor(allowed.known),
+            "segment": torch.tensor(self.segment(tokenizer) if self.by != "generation" else 0),
         }
 
     def count(self, batch: Batch) -> int:
@@ -130,29 +201,16 @@ class Generate(Decoding, Task):
 
     def respond(self, model: Model, heads: Heads, batch: Batch) -> list[Any]:
         """What the model writes behind each source, as ids."""
-        past = Past(batch.layout.longest + self.longest)
-        first = model(dataclasses.replace(batch, layout=Recording(batch.layout, past)))
         place = batch.targets["place"].tolist()
-        head, second = self.head(heads), batch.targets["segment"]
-        barred, known = batch.targets["barred"], int(batch.targets["known"])
-
-        def next_scores(live: Sequence[Live]) -> Tensor:
-            if live[0].ids:
-                past.choose([one.parent for one in live])
-                written = torch.tensor([one.ids[-1] for one in live], device=second.device)
-                more = Batch(written, Following(past), second.expand(len(live)))
-                last = model(more).last
-            else:  # the source's own last token says the first one
-                past.choose(place)
-                last = first.last[batch.layout.last()[place]]
-            logits: Tensor = head(last, model.token_table()).float()
-            logits[:, barred] = -torch.inf
-            logits[:, known:] = -torch.inf  # rows of the table that no token has
-            return log_probabilities(logits, [one.ids for one in live], self)
-
+        barred: list[int] = batch.targets["barred"].tolist()
+        end, known = int(batch.targets["end"]), int(batch.targets["known"])
+        scores = next_scores(
+            model, self.head(heads), batch, place, Allowed(end, tuple(barred), known), self,
+            int(batch.targets["segment"]),
+        )  # fmt: skip
         ids = torch.split(batch.tokens.cpu(), list(batch.layout.lengths))
         keys = [crc32(ids[n].numpy().tobytes()) for n in place]
-        return list(decoding.write(next_scores, keys, int(batch.targets["end"]), self))
+        return list(decoding.write(scores, keys, end, self))
 
     def join(self, examples: Sequence[Example], answers: Sequence[Any]) -> list[Any]:
         return [
@@ -196,6 +254,17 @@ class Generate(Decoding, Task):
         if count < len(rows) or not different:
             return None
         return f'it writes "{text[:40]}" for all {len(rows):,} dev rows'
+
+
+def target_marks(tokenizer: Tokenizer) -> list[int]:
+    """The tokens behind the second text of a pair, of which the first one ends a target."""
+    whole, _ = tokenizer.wrap([-1], [-2])
+    if whole.index(-2) == whole.index(-1) + 1 or whole[-1] == -2:
+        raise UserError(
+            "this model's vocabulary has no token between two texts and none that could end a "
+            "target; --task-tokens auto adds them"
+        )
+    return whole[whole.index(-2) + 1 :]
 
 
 def _targets(row: Row) -> list[str]:

@@ -17,7 +17,7 @@ from tianci.data.rows import Field, Row
 from tianci.data.rows_fields import NUMBER, PAIR, TEXT
 from tianci.goals.base import Heads, Loss
 from tianci.goals.tasks.base import Decision, Example, Task
-from tianci.goals.tasks.classify import encode
+from tianci.goals.tasks.classify import both_orders, encode
 from tianci.metrics import regression
 from tianci.metrics.score import Score
 from tianci.models.base import Model, States
@@ -41,6 +41,8 @@ class Regress(Task):
     low: float | None = setting(None, "smallest number in the training data (found by itself)")
     high: float | None = setting(None, "largest number in the training data (found by itself)")
 
+    symmetric: bool = setting(False, "read each pair in both orders, for relations that have none")
+
     def learn(self, rows: Sequence[Row]) -> Self:
         values = [row.values["number"] for row in rows]
         return dataclasses.replace(self, low=float(min(values)), high=float(max(values)))
@@ -48,10 +50,18 @@ class Regress(Task):
     def examples(
         self, rows: Sequence[Row], tokenizer: Tokenizer, limit: int, labelled: bool
     ) -> list[Example]:
+        if self.symmetric:
+            parts = both_orders(rows, tokenizer, limit)
+        else:
+            parts = [(part,) for part in encode(rows, tokenizer, limit)]
         return [
-            Example(n, (part,), float(row.values["number"]) if labelled else None)
-            for n, (part, row) in enumerate(zip(encode(rows, tokenizer, limit), rows, strict=True))
+            Example(n, some, float(row.values["number"]) if labelled else None)
+            for n, (some, row) in enumerate(zip(parts, rows, strict=True))
         ]
+
+    def logits(self, heads: Heads, states: States, batch: Batch) -> Tensor:
+        said = super().logits(heads, states, batch)
+        return said[0::2] + said[1::2] if self.symmetric else said  # as in pair
 
     def targets(self, examples: Sequence[Example], starts: NDArray[np.int64]) -> dict[str, Tensor]:
         return {"label": torch.tensor([e.target for e in examples], dtype=torch.float32)}

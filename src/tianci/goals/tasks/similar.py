@@ -52,6 +52,7 @@ class Similar(Task):
     )
     # no family has such a head: it is a plan without outputs, the pooled vector itself
     head_kind: ClassVar[str] = "embedding"
+    marked: ClassVar[bool] = False
     metric: ClassVar[str] = "spearman"
     piece_tokens: ClassVar[int] = 16384  # as many strangers as possible meet
 

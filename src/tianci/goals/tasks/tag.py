@@ -69,6 +69,7 @@ class Tag(Task):
         Field("tags", TAGS, kind="tags"),
     )
     head_kind: ClassVar[str] = "token"
+    marked: ClassVar[bool] = False
     per_token: ClassVar[bool] = True
 
     unit: Literal["", "word", "character"] = setting(

@@ -1,0 +1,159 @@
+"""Fine-tuning a classifier: tianci beside the Trainer of transformers.
+
+Both learn from the same rows of online_shopping (real, ragged reviews, cut at 128 tokens), batches
+of 16, dropout 0.1, AdamW, clipping, a model of the same size with the same vocabulary. The Trainer
+runs at its defaults (shuffled, padded to the longest of the batch) and with its length grouping.
+One call is one epoch over the rows.
+
+    python benchmarks/finetune.py [--rounds 5] [--size small] [--rows 800]
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from arena import battle, machine
+
+BATCH, LENGTH = 16, 128
+ROWS = Path(__file__).resolve().parents[2] / "shared/data/online_shopping/train.jsonl.gz"
+
+
+def material(size: str, count: int) -> tuple[Any, Any, Any]:
+    """(task, tokenizer, examples), the same for every contestant."""
+    from tianci.data.rows import read_rows
+    from tianci.goals.tasks import make_task
+    from tianci.text.learn import Vocabulary, learn
+
+    task = make_task("classify")
+    every = read_rows(ROWS, task.columns())
+    task, rows = task.learn(every), every[:count]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+        file.write("\n".join(str(row.values["text"]) for row in every))
+        file.flush()
+        tokenizer, _ = learn([file.name], Vocabulary(kind="char", size=4000, min_frequency=1))
+    return task, tokenizer, task.examples(rows, tokenizer, LENGTH, labelled=True)
+
+
+def sizes(size: str, vocabulary: int) -> Any:
+    from tianci.models import preset
+
+    return dataclasses.replace(
+        preset(size)[1], vocabulary=vocabulary, dropout=0.1, attention_dropout=0.1
+    )
+
+
+def ours(size: str, count: int) -> tuple[Any, int]:
+    from tianci import checkpoint
+    from tianci.goals.base import Joint
+    from tianci.train.examples import Position
+    from tianci.train.loop import Loop
+    from tianci.train.memory import keep_freed_memory
+    from tianci.train.parallel import World
+    from tianci.train.settings import Train
+    from tianci.train.state import State
+    from tianci.tune import strategy
+    from tianci.tune.rows_source import RowsSource
+    from tianci.tune.settings import Finetune
+    from tianci.tune.start import give_head
+
+    keep_freed_memory()
+    task, tokenizer, examples = material(size, count)
+    settings = Finetune()
+    model = checkpoint.create("bert", sizes(size, len(tokenizer)), ())
+    give_head(model, task, settings)
+    adam = strategy.optimizer(model, settings, 1e-5)
+    source = RowsSource(task, examples, BATCH, 0)
+
+    def call() -> None:
+        at = State(position=Position())
+        Loop(
+            model, Joint((task,)), adam, Train(epochs=1), 1e-5, 0.1, lambda phase: source, at,
+            World(), False, 0, lambda step: None, lambda state: None, lambda state: None, lambda done: None,
+        ).run()  # fmt: skip
+
+    return call, sum(example.length for example in examples)
+
+
+def trainer(size: str, count: int, group: bool = False) -> tuple[Any, int]:
+    """The Trainer in a thread of its own, which runs one epoch for each call."""
+    import torch
+    import transformers as hf
+
+    from tianci.checkpoint import config_to_public
+    from tianci.models import bert
+
+    _, tokenizer, examples = material(size, count)
+    folder = tempfile.mkdtemp()
+    tokenizer.save(folder)
+    config = hf.BertConfig(**config_to_public(bert.PUBLIC, sizes(size, len(tokenizer))))
+    rows = [
+        {"input_ids": list(e.parts[0].ids), "token_type_ids": list(e.parts[0].segments),
+         "labels": int(e.target)} for e in examples
+    ]  # fmt: skip
+    steps = -(-len(rows) // BATCH)
+    go, done = threading.Semaphore(0), threading.Semaphore(0)
+
+    class Gate(hf.TrainerCallback):
+        def on_step_begin(self, *given: Any, **named: Any) -> None:
+            go.acquire()
+
+        def on_step_end(self, *given: Any, **named: Any) -> None:
+            done.release()
+
+    arguments = hf.TrainingArguments(
+        output_dir=folder, per_device_train_batch_size=BATCH, num_train_epochs=10_000,
+        save_strategy="no", report_to="none", logging_steps=500, disable_tqdm=True, use_cpu=True,
+        train_sampling_strategy="group_by_length" if group else "random",
+    )  # fmt: skip
+    collate = hf.DataCollatorWithPadding(hf.AutoTokenizer.from_pretrained(folder))
+    theirs = hf.Trainer(
+        model=hf.BertForSequenceClassification(config), args=arguments, train_dataset=rows,
+        data_collator=collate, callbacks=[Gate()],
+    )  # fmt: skip
+    threads = torch.get_num_threads()
+
+    def run() -> None:
+        torch.set_num_threads(threads)
+        theirs.train()
+
+    threading.Thread(target=run, daemon=True).start()
+
+    def call() -> None:
+        go.release(steps)
+        for _ in range(steps):
+            done.acquire()
+
+    return call, sum(example.length for example in examples)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size", default="small")
+    parser.add_argument("--rows", type=int, default=800)
+    given = parser.parse_args()
+    if not ROWS.exists():
+        print("skipped: the real rows (../shared/data/online_shopping) are not on this machine")
+        return
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    print(machine())
+    same = {"size": given.size, "count": given.rows}
+    field = [
+        ("transformers Trainer", "finetune:trainer", same),
+        ("transformers Trainer, group_by_length", "finetune:trainer", {**same, "group": True}),
+        ("tianci", "finetune:ours", same),
+    ]
+    title = f"{given.size}, {given.rows} reviews of at most {LENGTH} tokens, batches of {BATCH}"
+    battle(title, field, given.rounds, seconds=1.0)
+
+
+if __name__ == "__main__":
+    main()

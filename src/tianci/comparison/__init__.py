@@ -1,0 +1,1 @@
+"""Several models under equal conditions: same text, same budget, same labels, one table."""
