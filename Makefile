@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format wheel bench clean
+.PHONY: help demo test check format wheel bench soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -27,7 +27,7 @@ $(VENV)/.dev: $(VENV)/.demo pyproject.toml
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.demo  ## the whole story on the demo text, end to end, in a few minutes
+demo: $(VENV)/.demo  ## the whole story on the demo text in a few minutes; ends by serving the model (Ctrl-C)
 	$(BIN)/tianci demo --out demo
 
 test: $(VENV)/.dev check wheel  ## format, lint, types, imports, the wheel, and all tests
@@ -52,7 +52,10 @@ wheel: $(VENV)/.dev  ## build the wheel, install it into an empty environment, u
 	$(BIN)/python tests/wheel.py dist/tianci-*.whl
 
 bench: $(VENV)/.dev  ## benchmarks beside the peers, interleaved; minutes, and best on a quiet machine
-	@for script in $(filter-out benchmarks/arena.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out $(addprefix benchmarks/,arena.py http_load.py soak.py),$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+soak: $(VENV)/.dev  ## minutes of load and abuse against the server, on loopback; prints a table
+	$(BIN)/python benchmarks/soak.py
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) dist build demo .mypy_cache .ruff_cache .pytest_cache src/*.egg-info

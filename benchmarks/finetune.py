@@ -74,7 +74,7 @@ def ours(size: str, count: int) -> tuple[Any, int]:
         at = State(position=Position())
         Loop(
             model, Joint((task,)), adam, Train(epochs=1), 1e-5, 0.1, lambda phase: source, at,
-            World(), False, 0, lambda step: None, lambda state: None, lambda state: None, lambda done: None,
+            World(), False, 0, *[lambda told: None] * 4,
         ).run()  # fmt: skip
 
     return call, sum(example.length for example in examples)

@@ -193,7 +193,9 @@ def battle(
             print(f"| {name} | {clients} | {rate:.0f} | {1e3 * middle:.1f} | {1e3 * slow:.1f} |")
     print("\n| server | most answers/s with p99 <= 200 ms | ratio |\n|---|---|---|")
     for name in names:
-        print(f"| {name} | {best.get(name, 0):.0f} | {best.get(OURS, 0) / best.get(name, 1e-9):.2f} |")
+        print(
+            f"| {name} | {best.get(name, 0):.0f} | {best.get(OURS, 0) / best.get(name, 1e-9):.2f} |"
+        )
 
 
 def latency(ports: dict[str, int], rounds: int, seconds: float) -> None:

@@ -25,7 +25,7 @@ from tianci.errors import UserError, unknown
 from tianci.files import read_json, write_directory, write_json
 from tianci.models import families, family, preset_names
 from tianci.models.base import Model, Names, Public, Turned
-from tianci.nn import adapter
+from tianci.nn import adapter, initial
 from tianci.nn.heads import Pooler
 from tianci.nn.task_heads import HeadPlan, PlannedHead
 from tianci.settings import build
@@ -98,8 +98,6 @@ def create(kind: str, config: Any, heads: tuple[str, ...] = ()) -> Checkpoint:
 
 def fresh_head(kind: str, config: Any, name: str) -> nn.Module:
     """A new head, initialised as the family initialises."""
-    from tianci.nn import initial
-
     known = family(kind).HEADS
     if name not in known:
         raise UserError(f"{kind} has no head for {name}; it has: {', '.join(known)}")
@@ -110,8 +108,6 @@ def fresh_head(kind: str, config: Any, name: str) -> nn.Module:
 
 def fresh_task_head(kind: str, config: Any, name: str, outputs: int) -> nn.Module:
     """A new standard head for a task."""
-    from tianci.nn import initial
-
     known = family(kind).TASK_HEADS
     if name not in known:
         raise UserError(f"{kind} has no standard head for this task ({name})")
@@ -122,8 +118,6 @@ def fresh_task_head(kind: str, config: Any, name: str, outputs: int) -> nn.Modul
 
 def planned_head(config: Any, plan: HeadPlan) -> nn.Module:
     """A new head of our own."""
-    from tianci.nn import initial
-
     head = PlannedHead(config.width, plan)
     initial.normal(head, config.initial_std)
     return head
@@ -297,7 +291,7 @@ def found_heads(
 
 def bare_heads(module: ModuleType, config: Any) -> list[str]:
     """The heads that have no weights under this configuration: they only use the token table."""
-    with torch.device("meta"):
+    with initial.nothing():
         return [name for name, make in module.HEADS.items() if not make(config).state_dict()]
 
 
@@ -324,9 +318,7 @@ def assemble(
     bare = bare_heads(module, config)
     heads = found_heads(public, left, architecture, told, bare)
     bottlenecks = [t.shape[0] for n, t in left.items() if n.endswith("adapter.down.weight")]
-    with torch.device(
-        "meta"
-    ):  # no memory and no random numbers for weights that are replaced anyway
+    with initial.nothing():  # the weights are replaced anyway
         body: Model = module.build(config)
         if bottlenecks:
             adapter.insert(body, config.width, bottlenecks[0])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tianci.errors import need
+from tianci.errors import UserError, need
 from tianci.files import write_directory
 
 SENTENCES = (
@@ -94,3 +95,26 @@ def run_demo(
         "out": str(run),
         "seconds": seconds,
     }
+
+
+def serve_demo(model: str, port: int, say: Callable[[str], None]) -> None:
+    """Serves what the demo has made, on this machine only, until Ctrl-C."""
+    try:
+        for module in ("starlette", "uvicorn", "prometheus_client"):
+            need(module, "serve")
+    except UserError as error:
+        say(f"\nTo try it in a browser: {error}")
+        return
+    from tianci.serve.plan import Plan
+    from tianci.serve.run import bind, serve
+
+    try:
+        at = bind("127.0.0.1", port)
+    except UserError:
+        at = bind("127.0.0.1", 0)  # somebody else listens there: any other port will do
+    address = f"http://127.0.0.1:{at.getsockname()[1]}"
+    say(f"\n5. It is served now: {address}/ in a browser, or\n")
+    asked = json.dumps({"inputs": SENTENCES[0], "top": 4}, ensure_ascii=False)
+    say(f"   curl {address}/fill -H 'Content-Type: application/json' -d '{asked}'\n")
+    say("Ctrl-C ends it (tianci demo --no-serve stops before).")
+    serve(Plan(models=[model], runs=str(Path(model).parent), quiet=True), at)

@@ -20,6 +20,8 @@ from tianci.cli import main
 from tianci.comparison.run import compare
 from tianci.errors import UserError
 
+Done = tuple[Path, dict[str, Any]]
+
 
 @pytest.fixture(scope="module")
 def done(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
@@ -27,7 +29,7 @@ def done(toy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dic
     return out, compare([toy / "toy.toml"], options={"compare": {"out": str(out)}}, quiet=True)
 
 
-def test_a_row_per_model_and_one_for_the_baseline(done: tuple[Path, dict[str, Any]]) -> None:
+def test_a_row_per_model_and_one_for_the_baseline(done: Done) -> None:
     out, found = done
     bert, gpt, fresh, simple = found["rows"]
     assert [row["model"] for row in found["rows"]] == [
@@ -49,7 +51,7 @@ def test_a_row_per_model_and_one_for_the_baseline(done: tuple[Path, dict[str, An
     assert record["rows"] == {"train": 60, "dev": 40, "test": 40}
 
 
-def test_bits_per_byte_are_the_loss_spread_over_the_bytes(done) -> None:
+def test_bits_per_byte_are_the_loss_spread_over_the_bytes(done: Done) -> None:
     out, found = done
     [store] = (out / "toy" / "corpus").iterdir()  # one vocabulary, one store for all three
     known = json.loads((store / "corpus.json").read_text())["statistics"]
@@ -58,7 +60,7 @@ def test_bits_per_byte_are_the_loss_spread_over_the_bytes(done) -> None:
     assert bert["bits_per_byte"] == pytest.approx(expected)
 
 
-def test_the_page_says_what_compares(done: tuple[Path, dict[str, Any]]) -> None:
+def test_the_page_says_what_compares(done: Done) -> None:
     out, _ = done
     page = (out / "toy" / "compare.md").read_text(encoding="utf-8")
     assert page.startswith("# Toys\n\nThe same for all: text: text.txt; 30 steps of pre-training")
@@ -68,7 +70,7 @@ def test_the_page_says_what_compares(done: tuple[Path, dict[str, Any]]) -> None:
     assert (out / "toy" / "compare.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_again_does_nothing_and_gives_the_same(toy: Path, done) -> None:
+def test_again_does_nothing_and_gives_the_same(toy: Path, done: Done) -> None:
     out, found = done
     before = {p: p.stat().st_mtime_ns for p in (out / "toy").rglob("*.safetensors")}
     began = time.monotonic()
@@ -78,7 +80,7 @@ def test_again_does_nothing_and_gives_the_same(toy: Path, done) -> None:
     assert time.monotonic() - began < 20
 
 
-def test_a_changed_recipe_is_noticed_but_may_grow(toy: Path, done, tmp_path: Path) -> None:
+def test_a_changed_recipe_is_noticed_but_may_grow(toy: Path, done: Done, tmp_path: Path) -> None:
     out, found = done
     shutil.copytree(out / "toy", tmp_path / "toy")
     options = {"compare": {"out": str(tmp_path)}}
@@ -95,7 +97,7 @@ def test_a_changed_recipe_is_noticed_but_may_grow(toy: Path, done, tmp_path: Pat
     assert len(grown["rows"]) == len(found["rows"]) + 1
 
 
-def test_killed_it_goes_on_to_the_same_rows(toy: Path, done, tmp_path: Path) -> None:
+def test_killed_it_goes_on_to_the_same_rows(toy: Path, done: Done, tmp_path: Path) -> None:
     _, found = done
     command = [sys.executable, "-m", "tianci", "compare", str(toy / "toy.toml"), "-q", "--json",
                "--out", str(tmp_path)]  # fmt: skip
@@ -116,7 +118,7 @@ def _scores(row: dict[str, Any]) -> dict[str, Any]:
     return {name: task["scores"] for name, task in row["tasks"].items()}
 
 
-def test_the_command_says_what_is_wrong(tmp_path: Path, capsys) -> None:
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["compare", str(tmp_path / "nowhere.toml")])
     assert stop.value.code == 2

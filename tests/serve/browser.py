@@ -17,6 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+PATIENCE = 30_000  # milliseconds; for busy machines
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
 # each of these would call window.hacked(), were it ever read as HTML or as script
 HOSTILE = '<img src=x onerror="window.hacked()">'
@@ -30,6 +31,7 @@ def chromium() -> Iterator[Browser]:
     path = os.environ.get("TIANCI_CHROMIUM") or shutil.which("chromium")
     if not path:
         pytest.skip("no chromium on PATH (apt-get install chromium, or set TIANCI_CHROMIUM)")
+    api.expect.set_options(timeout=PATIENCE)
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield browser
@@ -47,12 +49,16 @@ class Opened:
         self.hosts: set[str] = set()
         self.hacked: list[bool] = []
         self.allowed: tuple[str, ...] = ()  # parts of console errors that a test expects
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PATIENCE)
         self.page.expose_function("hacked", lambda: self.hacked.append(True))
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", lambda one: self.hosts.add(urlsplit(one.url).netloc))
-        self.page.on("dialog", lambda one: (self.errors.append("a dialog"), one.dismiss()))
+        self.page.on("dialog", self._asked)
+
+    def _asked(self, dialog: Any) -> None:
+        self.errors.append("a dialog")
+        dialog.dismiss()
 
     def _heard(self, message: Any) -> None:
         if message.type in ("error", "warning"):
@@ -92,10 +98,46 @@ def opened(chromium: Browser) -> Iterator[Callable[..., Opened]]:
 def findings(page: Page) -> list[str]:
     """What axe-core calls serious or critical."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page.evaluate("Promise.all(document.getAnimations().map(one => one.finish?.()))")
+    page.evaluate(
+        "for (const one of document.getAnimations())"
+        " try { one.finish() } catch { one.cancel() }  // some have no end"
+    )
     return [
         f"{one['id']}: {node['html']} {node['failureSummary']}"
         for one in axe.run(page).response["violations"]
         if one["impact"] in ("serious", "critical")
         for node in one["nodes"]
     ]
+
+
+def shown(value: float) -> str:
+    """A probability as the page shows it."""
+    return "<0.1%" if 0 < value < 0.0005 else f"{100 * value:.1f}%"
+
+
+def bars(page: Page) -> list[tuple[str, str]]:
+    """Names and numbers of the bars that are shown."""
+    return [
+        (row.locator(".name").inner_text(), row.locator(".number").inner_text())
+        for row in page.locator(".bar").all()
+    ]
+
+
+def run(page: Page, **values: str) -> None:
+    """Types into fields of the playground, by name, and runs; returns when the result is there."""
+    from playwright.sync_api import expect
+
+    for name, value in values.items():
+        page.locator(f"[name={name}]").fill(value)
+    page.locator("form button.main").click()
+    expect(page.locator(".result")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator(".result .waiting")).to_have_count(0)
+
+
+def ask(server: Any, path: str, body: Any) -> Any:
+    """The same question without the page."""
+    import httpx
+
+    found = httpx.post(server.url + path, json=body)
+    assert found.status_code == 200, found.text
+    return found.json()

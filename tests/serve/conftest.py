@@ -207,3 +207,32 @@ def live(folders: dict[str, Path]) -> Iterator[Callable[..., Live]]:
     for one in started:
         if one.thread.is_alive():
             one.end()
+
+
+def mark_more(models: Any) -> None:
+    """Makes the random tag model find something."""
+    head: Any = models.find(None, "tag").predictor.heads["token"]
+    head.linear.bias.data += torch.tensor([-9.0, 1.0, 1.0])
+
+
+@pytest.fixture(scope="module")
+def page_models(folders: dict[str, Path]) -> Any:
+    """One of each kind, for the page."""
+    pytest.importorskip("uvicorn")
+    from tianci.serve.models import read_models
+
+    names = ["base", *KINDS, "gpt2"]
+    found = read_models([str(folders[name]) for name in names], "cpu")
+    mark_more(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def page_server(page_models: Any) -> Iterator[Live]:
+    from tianci.serve.limits import Limits
+    from tianci.serve.log import Silence
+    from tianci.serve.service import Service
+
+    started = Live(Service(lambda: page_models, Limits(), log=Silence()))
+    yield started
+    started.end()

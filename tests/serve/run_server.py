@@ -28,10 +28,10 @@ def make_service(root: Path | None, *models: str, key: str | None = None) -> Ser
 class RunServer:
     """A server in a thread of this process."""
 
-    def __init__(self, root: Path, *models: str, port: int = 0):
-        self.service = make_service(root, *models)
+    def __init__(self, root: Path, *models: str, key: str | None = None):
+        self.service = make_service(root, *models, key=key)
         self.server = Server(config_of(make_app(self.service)), self.service)
-        at = bind("127.0.0.1", port)
+        at = bind("127.0.0.1", 0)
         self.port = at.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [at]})

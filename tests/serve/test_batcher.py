@@ -45,6 +45,33 @@ async def begun(kind: Doubling) -> None:
     await asyncio.to_thread(kind.begun.wait, 10)
 
 
+def test_a_queue_that_takes_too_long_is_full() -> None:
+    async def scene() -> None:
+        kind, batcher = Doubling(), Batcher(10, 1000, queue_seconds=2.0)
+        batcher._pace[Doubling] = 0.25  # seconds per token
+        first = batcher.submit(kind, [1], [1])
+        await begun(kind)
+        rest = [batcher.submit(kind, [n], [4]) for n in (2, 3)]
+        assert batcher.ahead == 2.0 and not batcher.full and batcher.seconds() == 2
+        rest.append(batcher.submit(kind, [4], [4]))  # 2 seconds may stand before it
+        assert batcher.ahead == 3.0 and batcher.full and batcher.seconds() == 3
+        with pytest.raises(Refusal) as refused:
+            batcher.submit(kind, [5], [1])
+        assert refused.value.status == 429 and refused.value.headers == {"Retry-After": "3"}
+        patient = Doubling(patient=True)
+        patient.go.set()
+        late = batcher.submit(patient, [6], [100])  # takes its time, and lets others in
+        assert batcher.ahead == 3.0
+        batcher.drop(rest.pop())
+        assert batcher.ahead == 2.0 and not batcher.full
+        kind.go.set()
+        assert [await job.future for job in (first, *rest, late)] == [[2], [4], [6], [12]]
+        assert batcher.ahead == 0.0 and 0 < batcher._pace[Doubling] < 0.25  # it was quicker
+        batcher.stop()
+
+    asyncio.run(scene())
+
+
 def test_what_waits_together_runs_together_within_the_budget() -> None:
     async def scene() -> None:
         kind, other, batcher = Doubling(), Doubling(), Batcher(10, 1000)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.text.strings import random_text
 from tianci.errors import UserError
-from tianci.text.learn import SPECIAL, Vocabulary, learn
+from tianci.text.learn import SPECIAL, SPECIAL_BYTES, Vocabulary, learn
 from tianci.text.tokenizer import Tokenizer
 from tianci.text.words import is_chinese
 
@@ -41,7 +41,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_size_is_exact(kind: str, size: int, corpus: Path, tmp_path: Path) -> None:
     tokenizer, report = learn([corpus], Vocabulary(kind=kind, size=size))
     assert len(tokenizer) == report["size"] == size
-    assert [tokenizer.token(id) for id in range(5)] == list(SPECIAL)
+    usual = SPECIAL_BYTES if kind == "byte-bpe" else SPECIAL
+    assert [tokenizer.token(id) for id in range(5)] == list(usual)
     assert len({tokenizer.token(id) for id in range(size)}) == size  # no gaps, nothing twice
     tokenizer.save(tmp_path)
     assert (tmp_path / "vocab.txt").exists() == (kind in ("wordpiece", "char"))
@@ -230,9 +231,11 @@ def test_transformers_reads_the_same(kind: str, tmp_path: Path) -> None:
         pairs = theirs(firsts, seconds, truncation="longest_first", max_length=16)
         ours = again.encode(firsts, seconds, limit=16)
         assert pairs["input_ids"] == [encoded.ids for encoded in ours]
-        assert pairs["token_type_ids"] == [encoded.segments for encoded in ours]
-        assert (theirs.pad_token_id, theirs.unk_token_id, theirs.cls_token_id) == (0, 1, 2)
-        assert (theirs.sep_token_id, theirs.mask_token_id) == (3, 4)
+        assert pairs.get("token_type_ids", [e.segments for e in ours]) == [e.segments for e in ours]
+        assert ("token_type_ids" in pairs) == (kind != "byte-bpe")
+        names = ("pad", "unk", "cls", "sep", "mask")
+        known = [getattr(theirs, f"{name}_token_id") for name in names]
+        assert known == ([1, 3, 0, 2, 4] if kind == "byte-bpe" else [0, 1, 2, 3, 4])
         assert theirs.model_max_length == 512
         assert len(theirs) == len(tokenizer) == 1400
 
@@ -245,6 +248,18 @@ def test_byte_bpe_loses_nothing(tmp_path: Path) -> None:
     texts = [random_text(rng) for _ in range(5000)] + ["", " ", "\n\n", "  a", "\0"]
     for text, ids in zip(texts, tokenizer.ids(texts, special=False), strict=True):
         assert tokenizer.decode(ids, skip_special=False) == text
+
+
+def test_byte_bpe_has_the_marks_of_roberta(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("hello world\n" * 50, encoding="utf-8")
+    tokenizer, _ = learn([path], Vocabulary(kind="byte-bpe", size=265))
+    assert (tokenizer.cls, tokenizer.pad, tokenizer.sep, tokenizer.unknown) == (0, 1, 2, 3)
+    (one,) = tokenizer.encode(["xx <mask>"], ["yz"])
+    assert one.tokens == ["<s>", "x", "x", "<mask>", "</s>", "</s>", "y", "z", "</s>"]
+    assert set(one.segments) == {0}
+    # all of one segment, and still each token knows its text
+    assert one.surfaces("xx <mask>", "yz")[5:] == ["", "y", "z", ""]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])

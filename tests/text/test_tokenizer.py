@@ -189,6 +189,26 @@ def test_gpt2_files(tmp_path: Path) -> None:
     assert ours.decode(ours.ids(["hello w你"])[0]) == "hello w你"
 
 
+def test_roberta_files(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    marks = ["<s>", "<pad>", "</s>", "<unk>"]
+    pieces = [*marks, *letters, "he", "hel", "lo", "hello", "Ġw", "<mask>"]
+    (tmp_path / "vocab.json").write_text(json.dumps({p: n for n, p in enumerate(pieces)}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\nh e\nhe l\nl o\nhel lo\nĠ w\n")
+    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
+    ours = Tokenizer.load(tmp_path)
+    assert (ours.cls, ours.pad, ours.sep, ours.mask) == (0, 1, 2, len(pieces) - 1)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts, pairs = ["hello world 你好", "hell <mask> o", "", "  x"], ["hello", "w", "", " w<mask>"]
+    assert ours.ids(texts) == theirs(texts)["input_ids"]
+    assert ours.ids(texts, pairs) == theirs(texts, pairs)["input_ids"]
+    (one,) = ours.encode(["hello"], [" w你"])
+    assert one.surfaces("hello", " w你") == ["", "hello", "", "", "w", "你", "你", "你", ""]
+    ours.save(tmp_path)  # and what we write is read alike
+    assert Tokenizer.load(tmp_path).ids(texts, pairs) == ours.ids(texts, pairs)
+
+
 def test_roberta_template() -> None:
     """Two tokens in the middle, one segment: found without knowing the kind of post-processor."""
     engine = tokenizers.Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "a": 2, "b": 3}, "a"))

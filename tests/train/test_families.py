@@ -86,7 +86,7 @@ def test_learns_and_goes_on_to_the_same_bits(
     )
     assert not any(report.values())
     if family == "roberta":  # with its own tokenizer, and padding at 0
-        gap = "我今[MASK]去公园读书，公园的书很好。"
+        gap = "我今<mask>去公园读书，公园的书很好。"
         pipe = transformers.pipeline("fill-mask", model=str(tmp_path / "whole"), top_k=1)
         ours = load(tmp_path / "whole").fill(gap, top=1)[0][0]
         assert abs(pipe(gap)[0]["score"] - ours["score"]) < 1e-5

@@ -15,11 +15,12 @@ import pytest
 
 from tests.conftest import FAULTS
 from tests.train.conftest import write_text
+from tianci.data.corpus import Corpus
 from tianci.data.prepare import PrepareSettings, prepare
 from tianci.text.learn import Vocabulary, learn
 from tianci.train import examples
 from tianci.train.loop import Step
-from tianci.train.monitor import Monitor
+from tianci.train.monitor import Monitor, share_of_copies
 from tianci.train.pretrain import TrainingError, pretrain
 from tianci.train.settings import Pretrain, Train
 
@@ -125,6 +126,25 @@ def test_duplicates(tmp_path: Path) -> None:
     )
     found = findings(tmp_path / "store", tmp_path / "run", steps=5)
     expect("every document 8 times", found, "duplicates", "--dedupe")
+
+
+def test_only_stored_copies_count(tmp_path: Path) -> None:
+    """Documents that become no token are read, and copies of each other, but they are not there."""
+    once = write_text(tmp_path / "once.txt", 40).read_text()
+    text = tmp_path / "text.txt"
+    text.write_text(once + "\n" + "\u200b\n\n" * 100 + once.split("\n\n")[0], encoding="utf-8")
+    tokenizer, _ = learn([tmp_path / "once.txt"], Vocabulary(kind="char", size=45, hold_back=0.0))
+    (tmp_path / "vocab").mkdir()
+    tokenizer.save(tmp_path / "vocab")
+    settings = PrepareSettings(layout="lines", borders="blank")
+    found = prepare([text], tmp_path / "vocab", tmp_path / "store", settings)
+    assert (found["documents"], found["empty_documents"]) == (41, 100)
+    assert found["duplicate_documents"] == 100  # 99 of nothing, and the one real copy
+    assert share_of_copies(Corpus(tmp_path / "store").info) == 0.0  # at least 0, never 244 %
+    record = {"statistics": {"documents": 50, "duplicate_documents": 51, "empty_documents": 11}}
+    assert share_of_copies(record) == 0.8
+    # a store from before the statistics said so
+    assert share_of_copies({**record, "settings": {"prepare": {"dedupe": True}}}) == 0.0
 
 
 def monitor(**values: float) -> Monitor:

@@ -56,7 +56,8 @@ SECTIONS = (
 @command(
     "audit",
     example="tianci audit corpus --objective masked+next_sentence\n"
-    "tianci audit corpus --set masked.rate=0.2 --set masked.span=3 --json",
+    "tianci audit corpus --set masked.rate=0.2 --set masked.span=3 --json\n"
+    "tianci audit corpus --bag-of-words",
     settings=dict.fromkeys(SECTIONS, dict),
 )
 @click.argument("corpus")
@@ -70,6 +71,13 @@ SECTIONS = (
 )
 @click.option("--length", type=click.IntRange(8), help="tokens of a full sequence  [default: 128]")
 @click.option("--split", default="train", show_default=True, help="train or held")
+@click.option(
+    "--bag-of-words", is_flag=True, help="how far words without order tell the pairs apart"
+)
+@click.option(
+    "--pairs", type=click.IntRange(40), default=20_000, show_default=True,
+    help="pairs that --bag-of-words learns from",
+)  # fmt: skip
 @click.option("--color/--no-color", default=None, help="colours (default: on a terminal)")
 def audit(
     run: Run,
@@ -78,6 +86,8 @@ def audit(
     tokens: int,
     length: int | None,
     split: str,
+    bag_of_words: bool,
+    pairs: int,
     color: bool | None,
 ) -> None:
     """Draws examples exactly as training would and measures them: masking and pairing rates.
@@ -85,7 +95,13 @@ def audit(
     Each share comes with the interval in which the true one must lie (99.99 %, binomial, counted in
     words where words are decided on) and with what it should be. Ten examples follow. The settings
     of an objective are given with --set, or with the --settings FILE of a training run.
+
+    --bag-of-words asks instead whether a pairing objective needs reading: a linear model without
+    word order learns the pairs (next_sentence and sentence_order, unless --objective says which).
     """
+    if bag_of_words:
+        _shortcuts(run, corpus, objective, pairs, length or 128)
+        return
     from tianci.data.corpus import Corpus
     from tianci.data.store import SplitStore
     from tianci.goals.objectives import parse
@@ -111,6 +127,31 @@ def audit(
     click.echo(legend(colored) if recipe.laying is None else "examples:", color=colored)
     for number, sample in enumerate(report.samples, 1):
         click.echo(f"\n{number:>2}. {draw(sample, colored)}", color=colored)
+
+
+def _shortcuts(run: Run, corpus: str, objective: str | None, pairs: int, length: int) -> None:
+    """What a bag of words reaches on pairs."""
+    from tianci.data.corpus import Corpus
+    from tianci.evaluate.pair_shortcut import PAIRINGS, bag_of_words_on_pairs
+
+    source = Corpus(corpus)
+    found = {}
+    for name in [objective] if objective else PAIRINGS:
+        result = bag_of_words_on_pairs(source, name, pairs, length, run.seed)
+        found[result.pop("objective")] = result
+
+    def line(name: str, what: str, score: dict[str, Any]) -> str:
+        interval = f"{score['low']:.1%} to {score['high']:.1%}"
+        return f"{name:<16}{what:<32}{score['accuracy']:.1%}  ({interval})"
+
+    def text() -> str:
+        lines = ["accuracy of a bag of words (95 % intervals; guessing: 50 %)"]
+        for name, result in found.items():
+            lines.append(line(name, "tokens of each segment", result))
+            lines.append(line("", "only what both share or not", result["shared"]))
+        return "\n".join(lines)
+
+    run.result({"bag_of_words": found}, text)
 
 
 def _json(report: Report, objective: str) -> dict[str, Any]:

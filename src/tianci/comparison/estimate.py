@@ -38,6 +38,7 @@ class Estimate:
 
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
+        self._outlines: dict[str, Checkpoint] = {}
         self.bytes = (total_bytes(find_files(recipe.texts)) if recipe.texts else 0) or 0
 
     def reading(self, what: str) -> float:
@@ -72,7 +73,9 @@ class Estimate:
 
     def speed(self, entry: Entry, length: int) -> float:
         """Tokens a second in training."""
-        model = self._outline(entry)
+        if entry.name not in self._outlines:
+            self._outlines[entry.name] = self._outline(entry)
+        model = self._outlines[entry.name]
         width, layers = int(model.model.config.width), int(model.model.config.layers)
         return _operations(width, layers) / probe.training_flops(model, length)
 

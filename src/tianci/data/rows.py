@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tianci.data.entity_spans import ENTITIES, words_and_tags
 from tianci.data.rows_fields import LABELLING, Field, match_columns, value_of
 from tianci.data.rows_files import Record, read_records, suffix_of
 from tianci.data.rows_lines import RowError, shown
@@ -102,8 +103,13 @@ class _Reader:
         if keys not in self.known:
             self.known[keys] = match_columns(self.fields, keys, self.given)
         match = self.known[keys]
-        values: dict[str, Any] = {}
+        try:
+            values = self._from_entities(record, match)
+        except ValueError as error:
+            return self._bad("wrong entities", record, f"the list of entities {error}")
         for field in self.fields:
+            if field.name in values:
+                continue
             if field.name not in match:
                 if field.name in self.needed:
                     return self._bad("missing column", record, self._missing(field, keys))
@@ -121,9 +127,24 @@ class _Reader:
                 return self._bad("missing value", record, what)
         if wrong := self._lengths(values):
             return self._bad("tags and words differ", record, wrong)
-        taken = set(match.values())
+        taken = {*match.values(), *([ENTITIES] if ENTITIES in record.columns else [])}
         extra = {name: value for name, value in record.columns.items() if name not in taken}
         return Row(values, shown(self.path), record.line, extra, record.unit)
+
+    def _from_entities(self, record: Record, match: Mapping[str, str]) -> dict[str, Any]:
+        """Words and tags, where a row has a text and its entities instead."""
+        tags, words, text = (
+            next((field.name for field in self.fields if field.kind == kind), "")
+            for kind in ("tags", "words", "text")
+        )
+        spans = record.columns.get(match.get(tags, ENTITIES))
+        whole = record.columns.get(match.get(text, ""))
+        if not tags or words in match or not isinstance(whole, str) or not _are_entities(spans):
+            return {}
+        if tags in match and not spans:
+            return {}  # no tags, not no entities
+        found = words_and_tags(whole, spans)
+        return {words: found[0], tags: found[1]}
 
     def _bad(self, fault: str, record: Record, what: str) -> RowError:
         return RowError(fault, shown(self.path), record.line, what, record.unit)
@@ -150,6 +171,10 @@ class _Reader:
         if words is None or tags is None or len(values[words]) == len(values[tags]):
             return None
         return f"{len(values[words])} words but {len(values[tags])} tags; give one tag per word"
+
+
+def _are_entities(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 def make_row(

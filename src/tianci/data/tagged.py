@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
+from tianci.data.entity_spans import split
 from tianci.data.rows import Row
 from tianci.errors import UserError
 from tianci.text.aligned import Sentence, Spans
-from tianci.text.words import CHINESE, chinese_share, is_chinese
+from tianci.text.words import chinese_share
 
 BLANK = "▁"  # a blank that is a word, in files with a word per line
 MOSTLY_CHINESE = 0.3  # of the characters: such a text has no blanks between words
-
-# U.S., a Chinese character, a word with inner marks (don't, 3.5), or any other character
-_WORD = re.compile(
-    f"(?:[^\\W\\d_{CHINESE}]\\.){{2,}}|[{CHINESE}]"
-    f"|[^\\W{CHINESE}]+(?:['’.,_-][^\\W{CHINESE}]+)*|\\S"
-)
 
 
 def sentence_of(row: Row, unit: str) -> Sentence:
@@ -33,27 +27,6 @@ def sentence_of(row: Row, unit: str) -> Sentence:
     if "tags" in row.values:
         return Sentence(text, _as_tagged(row, text, len(row.values["tags"])))
     return Sentence(text, _characters(text) if unit == "character" else split(text))
-
-
-def split(text: str) -> Spans:
-    """Where words are: Chinese characters and punctuation one by one, letters and digits in
-    runs."""
-    spans: list[tuple[int, int]] = []
-    for found in _WORD.finditer(text):
-        start, end = found.span()
-        if spans and spans[-1][1] == start and _joins(text, start):
-            spans[-1] = (spans[-1][0], end)
-        else:
-            spans.append((start, end))
-    return spans
-
-
-def _joins(text: str, at: int) -> bool:
-    """Whether a mark (accent, vowel sign) holds a character to the one before."""
-    if unicodedata.category(text[at])[0] == "M":
-        return True
-    after_mark = unicodedata.category(text[at - 1])[0] == "M"
-    return after_mark and text[at].isalnum() and not is_chinese(text[at])
 
 
 def _join(words: Sequence[str], unit: str) -> Sentence:

@@ -3,9 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
+
+DRAWN = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "kaiming_normal_",
+         "xavier_uniform_", "xavier_normal_", "orthogonal_")  # fmt: skip
+
+
+class _Undrawn(TorchFunctionMode):
+    """Random weights are left as they are: drawing them without memory would import torch's
+    compiler, which takes longer than all the rest of a short command."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in DRAWN:
+            return args[0] if args else kwargs.get("tensor")
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def nothing() -> Iterator[None]:
+    """Modules that are built inside have shapes, but no memory and no first weights."""
+    with torch.device("meta"), _Undrawn():
+        yield
 
 
 def normal(module: nn.Module, std: float) -> None:

@@ -7,10 +7,12 @@ by halving its batch, so it fails alone. Work whose client has gone is not begun
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from tianci.serve.refusal import Refusal
@@ -60,6 +62,7 @@ class Entry(NamedTuple):
     item: Any
     cost: int  # tokens
     ticket: int
+    seconds: float  # that it will probably take; 0 for patient work, which lets others in
 
 
 class Batcher:
@@ -70,11 +73,14 @@ class Batcher:
         batch_tokens: int,
         queue_tokens: int,
         watch: Callable[[int, int], object] = lambda inputs, tokens: None,
+        queue_seconds: float = math.inf,
     ):
         self.batch_tokens, self.queue_tokens, self.watch = batch_tokens, queue_tokens, watch
+        self.queue_seconds = queue_seconds
         self.waiting = 0  # tokens in the queue
         self.inputs = 0  # inputs in the queue
-        self.speed = 0.0  # tokens per second, lately
+        self.ahead = 0.0  # seconds that the queue will probably take
+        self._pace: dict[type, float] = {}  # seconds per token, lately, by class of work
         self._queues: dict[Kind, deque[Entry]] = {}
         self._ticket = 0
         self._changed = threading.Condition()
@@ -85,7 +91,8 @@ class Batcher:
     @property
     def full(self) -> bool:
         """Whether there is no room for a usual request; a small one may still be taken."""
-        return self.waiting + min(self.batch_tokens, self.queue_tokens // 8) > self.queue_tokens
+        room = min(self.batch_tokens, self.queue_tokens // 8)
+        return self.waiting + room > self.queue_tokens or self.ahead > self.queue_seconds
 
     def submit(self, kind: Kind, items: Sequence[Any], costs: Sequence[int]) -> Job:
         """Queues the inputs of a request, called from the event loop; 429 where there is no room.
@@ -94,14 +101,15 @@ class Batcher:
         """
         job, total = Job(len(items), asyncio.get_running_loop()), sum(costs)
         with self._changed:
-            if self.waiting and self.waiting + total > self.queue_tokens:
+            late = not kind.patient and self.ahead > self.queue_seconds
+            if self.waiting and (late or self.waiting + total > self.queue_tokens):
                 raise self.overloaded()
             queue = self._queues.setdefault(kind, deque())
+            pace = 0.0 if kind.patient else self._pace.get(type(kind), 0.0)
             for place, (item, cost) in enumerate(zip(items, costs, strict=True)):
                 self._ticket += 1
-                queue.append(Entry(job, place, item, cost, self._ticket))
-            self.waiting += total
-            self.inputs += len(items)
+                queue.append(Entry(job, place, item, cost, self._ticket, cost * pace))
+            self._count(islice(queue, len(queue) - len(items), None), 1)
             self._changed.notify()
         if not items:
             job.settle()
@@ -114,16 +122,15 @@ class Batcher:
 
     def seconds(self) -> int:
         """How long the queue will take, at least 1."""
-        return max(1, min(60, round(self.waiting / self.speed))) if self.speed else 1
+        return max(1, min(60, round(self.ahead)))
 
     def drop(self, job: Job) -> None:
         """Frees what of a job has not begun."""
         with self._changed:
             job.gone = True
             for kind, queue in list(self._queues.items()):
+                self._count([entry for entry in queue if entry.job is job], -1)
                 kept = deque(entry for entry in queue if entry.job is not job)
-                self.waiting -= sum(e.cost for e in queue) - sum(e.cost for e in kept)
-                self.inputs -= len(queue) - len(kept)
                 if kept:
                     self._queues[kind] = kept
                 else:
@@ -167,9 +174,17 @@ class Batcher:
             used += taken[-1].cost
         if not queue:
             del self._queues[kind]
-        self.waiting -= used
-        self.inputs -= len(taken)
+        self._count(taken, -1)
         return kind, taken
+
+    def _count(self, entries: Iterable[Entry], sign: int) -> None:
+        """Adds what came to the sums, or takes off what went."""
+        for entry in entries:
+            self.inputs += sign
+            self.waiting += sign * entry.cost
+            self.ahead += sign * entry.seconds
+        if not self.inputs:
+            self.ahead = 0.0  # sums of fractions do not come back to 0 by themselves
 
     def _batch(self, kind: Kind, entries: list[Entry]) -> None:
         entries = [entry for entry in entries if not entry.job.gone]
@@ -177,8 +192,9 @@ class Batcher:
             return
         begun, tokens = time.perf_counter(), sum(entry.cost for entry in entries)
         self._attempt(kind, entries)
-        speed = tokens / max(1e-6, time.perf_counter() - begun)
-        self.speed = 0.9 * self.speed + 0.1 * speed if self.speed else speed
+        if not kind.patient:
+            pace = (time.perf_counter() - begun) / max(1, tokens)
+            self._pace[type(kind)] = 0.8 * self._pace.get(type(kind), pace) + 0.2 * pace
         self.watch(len(entries), tokens)
 
     def _attempt(self, kind: Kind, entries: list[Entry]) -> None:

@@ -12,6 +12,7 @@ from tianci.serve.writing import (
     Asked,
     Writing,
     can_write,
+    continues,
     prepare,
     room_before,
     text_of,
@@ -68,6 +69,8 @@ def _asked(
     tell: Callable[[int, str], None] | None,
     how: Writing,
 ) -> Asked:
+    if not text.strip() and not continues(model):
+        raise UserError("the text is empty; this model writes the target of a source, so give one")
     asked = prepare(model, text)
     if not asked.ids:
         raise UserError("the text is empty, and this model has no token to begin with; give a word")

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import torch
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
@@ -111,16 +110,16 @@ async def attribute(asked: AttributeRequest, call: Call) -> Attributed:
 
 @dataclass(frozen=True)
 class Watch(Work):
-    """Token lists to attention weights, (layers, H, n, n)."""
+    """Token lists to attention weights, per layer (H, n, n): pruned layers have fewer heads."""
 
-    def run(self, items: Sequence[Looked], step: Step) -> list[NDArray[Any]]:
+    def run(self, items: Sequence[Looked], step: Step) -> list[list[NDArray[Any]]]:
         batch = Batch.of([one.ids for one in items], [one.segments for one in items])
         batch = batch.to(self.model.device)
         watching = Watching(batch.layout)
         with torch.inference_mode():
             self.model.model(dataclasses.replace(batch, layout=watching))
         return [
-            np.stack([watching.weights[n][at].cpu().numpy() for n in one.layers])
+            [watching.weights[n][at].double().cpu().numpy().round(5) for n in one.layers]
             for at, one in enumerate(items)
         ]
 
@@ -152,8 +151,7 @@ async def attention(asked: AttentionRequest, call: Call) -> Attention:
         raise Refusal("Validation", f"too many numbers; ask for at most {fewer} layers at a time")
     item = Looked(encoded.ids, encoded.segments, shown)
     (weights,) = await call.run(Watch(model.predictor), [item], [size])
-    rounded = np.round(weights.astype(np.float64), 5)
-    numbers = await asyncio.to_thread(rounded.tolist)
+    numbers = await asyncio.to_thread(lambda: [layer.tolist() for layer in weights])
     return Attention(_shown(model, texts, encoded), heads, layers, shown, numbers)
 
 

@@ -28,6 +28,9 @@ class Limits:
     new_tokens: int = setting(512, "most tokens that /generate writes (413 beyond)")
     batch_tokens: int = setting(4096, "tokens that run together")
     queue_tokens: int = setting(131072, "tokens that may wait (429 beyond)")
+    queue_seconds: float = setting(
+        3.0, "seconds that requests may have to wait, by the speed of the last ones (429 beyond)"
+    )
     concurrent: int = setting(512, "requests that may be open at once (429 beyond)")
     truncate: bool = setting(False, "cut inputs that are too long when the request does not say")
 
@@ -36,6 +39,8 @@ class Limits:
                      "queue_tokens", "concurrent"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1")
+        if not self.queue_seconds > 0:
+            raise UserError("--queue-seconds must be more than 0")
 
     def check_inputs(self, count: int) -> None:
         """Refuses none and too many."""

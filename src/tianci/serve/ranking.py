@@ -25,8 +25,7 @@ def rank(model: Predictor, context: str, candidates: Sequence[str]) -> list[dict
     if not candidates:
         raise UserError("give at least one candidate")
     if has_halves(model):
-        found = [_target(model, context, candidate) for candidate in candidates]
-        return _ordered(found)
+        return _ordered([_target(model, context, candidate) for candidate in candidates])
     texts = [context + candidate for candidate in candidates]
     found: list[dict[str, Any]] = []
     for candidate, text, scored in zip(candidates, texts, model.score(texts), strict=True):

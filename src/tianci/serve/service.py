@@ -27,7 +27,10 @@ class Service:
 
     def __post_init__(self) -> None:
         self.metrics = Metrics()
-        self.batcher = Batcher(self.limits.batch_tokens, self.limits.queue_tokens, self._ran)
+        limits = self.limits
+        self.batcher = Batcher(
+            limits.batch_tokens, limits.queue_tokens, self._ran, limits.queue_seconds
+        )
         self.models: Models | None = None
         self.failed: Exception | None = None  # why loading ended
         self.draining = False

@@ -125,8 +125,17 @@ def _engine_from_merges(directory: Path, config: dict[str, Any]) -> tokenizers.T
         add_prefix_space=bool(config.get("add_prefix_space", False))
     )
     engine.decoder = decoders.ByteLevel()
-    engine.post_processor = processors.ByteLevel(trim_offsets=False)
-    _mark_special(engine, config, engine.get_vocab())
+    vocabulary = engine.get_vocab()
+    named = (name_in(config, role) for role in ("cls_token", "sep_token"))
+    cls, sep = (name or usual for name, usual in zip(named, ("<s>", "</s>"), strict=True))
+    if cls in vocabulary and sep in vocabulary:  # RoBERTa's; GPT-2 has neither
+        engine.post_processor = roberta_template(cls, sep, vocabulary)
+        mask = name_in(config, "mask_token") or "<mask>"
+        if mask in vocabulary:
+            engine.add_special_tokens([tokenizers.AddedToken(mask, lstrip=True)])
+    else:
+        engine.post_processor = processors.ByteLevel(trim_offsets=False)
+    _mark_special(engine, config, vocabulary)
     return engine
 
 
@@ -135,6 +144,17 @@ def bert_template(cls: str, sep: str, vocabulary: dict[str, int]) -> processors.
     return processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
         pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
+    )
+
+
+def roberta_template(
+    cls: str, sep: str, vocabulary: dict[str, int]
+) -> processors.TemplateProcessing:
+    """<s> a </s> and <s> a </s> </s> b </s>, all of one segment."""
+    return processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 {sep}:0 $B:0 {sep}:0",
         special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
     )
 

@@ -16,7 +16,7 @@ from tianci.errors import UserError
 from tianci.settings import setting
 from tianci.text.clean import NUMBER_TOKEN, Cleaning
 from tianci.text.count import APART, BYTES, CLAUSES, WordCounter
-from tianci.text.formats import bert_template
+from tianci.text.formats import bert_template, roberta_template
 from tianci.text.measure import measure
 from tianci.text.pieces import Pieces, Wish, choose_pieces
 from tianci.text.records import text_blocks
@@ -24,6 +24,8 @@ from tianci.text.source import find_files
 from tianci.text.tokenizer import Tokenizer
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# RoBERTa's, at its ids: positions are counted from the padding's on
+SPECIAL_BYTES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 HELD_BACK_LINES = 5_000
 FEW_LINES = 1_000  # below this, holding lines back would cost more than it shows
 # Words of bpe and unigram: a Chinese clause, a sign, or what lies between; each with the space
@@ -59,7 +61,8 @@ class Vocabulary:
     def special_tokens(self) -> list[str]:
         """All special tokens in the order of their ids."""
         hidden = [f"<extra_id_{number}>" for number in range(self.sentinels)]
-        tokens = [*SPECIAL, *([NUMBER_TOKEN] if self.numbers else []), *self.special, *hidden]
+        usual = SPECIAL_BYTES if self.kind == "byte-bpe" else SPECIAL
+        tokens = [*usual, *([NUMBER_TOKEN] if self.numbers else []), *self.special, *hidden]
         for token, count in Counter(tokens).items():
             if count > 1:
                 raise UserError(f'special token "{token}" is given twice; each needs its own name')
@@ -88,9 +91,10 @@ def learn(
         raise UserError(f"{', '.join(map(str, files))}: no text found; give a file with words")
     wish = Wish(wanted.kind, wanted.size, special, wanted.min_frequency, wanted.coverage)
     _fill_engine(engine, wanted, special, choose_pieces(words, wish, learning))
+    segments = [] if wanted.kind == "byte-bpe" else ["token_type_ids"]
     config = {
         "model_max_length": 512,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "model_input_names": ["input_ids", *segments, "attention_mask"],
         **_bert_config(wanted),
     }
     tokenizer = Tokenizer(engine, wanted.kind, config)
@@ -196,14 +200,18 @@ def _fill_engine(
     else:
         engine.model = models.WordPiece(vocabulary, unk_token="[UNK]")
     added = [
-        AddedToken(token, normalized=False, special=True)
+        # a hidden word takes the space before it along, as it has it in its token
+        AddedToken(token, normalized=False, special=True, lstrip=token == "<mask>")
         for token in special
         if token != NUMBER_TOKEN
     ]
     engine.add_special_tokens(added)
     if wanted.numbers:
         engine.add_tokens([AddedToken(NUMBER_TOKEN, normalized=True, special=False)])
-    engine.post_processor = bert_template("[CLS]", "[SEP]", vocabulary)
+    if wanted.kind == "byte-bpe":
+        engine.post_processor = roberta_template("<s>", "</s>", vocabulary)
+    else:
+        engine.post_processor = bert_template("[CLS]", "[SEP]", vocabulary)
 
 
 def _bert_config(wanted: Vocabulary) -> dict[str, Any]:

@@ -25,7 +25,7 @@ CUTS = ("longest", "first", "second")
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One text or pair as tokens; offsets of segment 1 count in the second text."""
+    """One text or pair as tokens; offsets of text 1 count in the second text."""
 
     ids: list[int]
     tokens: list[str]
@@ -35,6 +35,7 @@ class Encoded:
         bool
     ]  # [CLS] and [SEP] of the template; a [MASK] typed in the text is not special
     words: list[int | None]  # which word of its text a token belongs to
+    texts: list[int]  # which of the two texts: RoBERTa's pairs have one segment
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -43,8 +44,8 @@ class Encoded:
         """What each token looks like in the text; empty for the template's tokens."""
         both = (text, pair)
         return [
-            both[segment][start:end]
-            for (start, end), segment in zip(self.offsets, self.segments, strict=True)
+            both[number][start:end]
+            for (start, end), number in zip(self.offsets, self.texts, strict=True)
         ]
 
 
@@ -251,7 +252,7 @@ class Tokenizer:
     def _assemble(
         self, template: Template, parts: list[tuple[str, tokenizers.Encoding, int | None]]
     ) -> Encoded:
-        result = Encoded([], [], [], [], [], [])
+        result = Encoded([], [], [], [], [], [], [])
         self._add_special(result, template.before)
         for number, (text, encoding, keep) in enumerate(parts):
             if number:
@@ -263,6 +264,7 @@ class Tokenizer:
             result.offsets.extend(self._surface.correct(text, tokens, encoding.offsets[:keep]))
             result.words.extend(encoding.word_ids[:keep])
             result.segments.extend([template.segments[number]] * len(ids))
+            result.texts.extend([number] * len(ids))
             result.special.extend([False] * len(ids))
         self._add_special(result, template.after)
         return result
@@ -274,6 +276,7 @@ class Tokenizer:
             result.offsets.append((0, 0))
             result.words.append(None)
             result.segments.append(segment)
+            result.texts.append(0)
             result.special.append(True)
 
 

@@ -8,7 +8,9 @@ first has not begun to read; neither has a causal one.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tianci.goals.language import language_of
 from tianci.train.loop import Step
@@ -23,6 +25,20 @@ class Finding:
     fault: str  # nan, diverged, plateau, pairs, memorised, vocabulary, duplicates
     message: str
     fatal: bool = False
+
+
+def share_of_copies(corpus: Mapping[str, Any]) -> float:
+    """Of the documents that are stored, how many are copies at least, by the corpus's record.
+
+    Copies are counted as the text is read. Some of them are not stored: with --dedupe all, and
+    always those that became no token, which are counted as empty too.
+    """
+    known = corpus["statistics"]
+    prepared = corpus.get("settings", {}).get("prepare", {})
+    if known.get("deduped", prepared.get("dedupe", False)):
+        return 0.0
+    stored = known.get("duplicate_documents", 0) - known.get("empty_documents", 0)
+    return max(0, int(stored)) / max(1, int(known["documents"]))
 
 
 @dataclass

@@ -33,7 +33,7 @@ from tianci.train.examples import Examples, Recipe
 from tianci.train.journal import Journal
 from tianci.train.loop import Loop, Step, measure
 from tianci.train.memory import keep_freed_memory
-from tianci.train.monitor import Finding, Monitor
+from tianci.train.monitor import Finding, Monitor, share_of_copies
 from tianci.train.place import check_target, publish
 from tianci.train.presets import Pace, pace
 from tianci.train.settings import Pretrain, Train
@@ -296,9 +296,7 @@ class _Session:
             clip=self.settings.clip,
             usual_lr=self.usual.lr,
             unknown_rate=float(info.get("unknown_rate", 0.0)),
-            duplicates=0.0
-            if info.get("deduped")
-            else info.get("duplicate_documents", 0) / max(1, info["documents"]),
+            duplicates=share_of_copies(self.corpus.info),
         )
 
     def _record(self) -> None:

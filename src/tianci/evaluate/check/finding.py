@@ -31,6 +31,7 @@ FAULTS = {
     "wrong type": Fault("stops", "write the value in the form that the task reads"),
     "not a finite number": Fault("stops", "write a number, or remove the row"),
     "tags and words differ": Fault("stops", "give one tag per word"),
+    "wrong entities": Fault("stops", "correct label, start and end (characters, from 0)"),
     # labels
     "one class only": Fault(
         "stops", "there is nothing to tell apart; add rows of another class, or mix the split anew"

@@ -113,7 +113,7 @@ function picture(result, context) {
   const large = el("section", { class: "card stack" });
   const cells = [];
   const choose = (layer, head, focus = false) => {
-    if (!kept.data.weights[layer]) return;
+    if (!kept.data.weights[layer]?.[head]) return; // not there yet, or pruned
     Object.assign(kept, { layer, head });
     for (const one of cells) {
       const mine = one.layer === layer && one.head === head;
@@ -145,13 +145,17 @@ function picture(result, context) {
   const state = el("p", { class: "small muted", role: "status" });
   const paint = () => {
     const ink = numbers(colour("accent"));
-    for (const one of cells) if (kept.data.weights[one.layer]) heat(one.canvas, kept.data.weights[one.layer][one.head], ink);
+    for (const { layer, head, canvas, button } of cells) {
+      const matrix = kept.data.weights[layer]?.[head];
+      button.disabled = !matrix;
+      if (matrix) heat(canvas, matrix, ink);
+    }
     const there = kept.data.weights.length;
     state.textContent = there < layers ? t("more_layers", { n: there, all: layers }) : "";
   };
   fill(result, el("section", { class: "card stack" }, el("h2", {}, t("all_heads")),
     el("p", { class: "small muted axes" }, `↓ ${t("layer")}  → ${t("head")}`), grid, state), large);
-  if (!kept.data.weights[kept.layer]) kept.layer = 0;
+  if (!kept.data.weights[kept.layer]?.[kept.head]) Object.assign(kept, { layer: 0, head: 0 });
   choose(kept.layer, kept.head);
   paint();
   result.addEventListener("more", paint, { signal });

@@ -38,7 +38,8 @@ export async function show(root, { api, t, go, route, signal }) {
     el("label", { class: "check" }, t("smoothing"), el("input", { type: "range", id: "smoothing", min: "0", max: "100", value: String(look.smoothing), oninput: (event) => { look.smoothing = Number(event.target.value); draw(); } }), smoothing),
     metricField);
   const empty = el("p", { class: "card muted" }, t("runs_pick"));
-  const board = el("div", { class: "stack board" }, status, controls, charts, below);
+  const about = el("div", {});
+  const board = el("div", { class: "stack board" }, status, controls, charts, about, el("p", { class: "small muted" }, t("legend_note")), below);
   fill(root, el("h1", {}, t("runs_title")), el("div", { class: "rungrid" },
     el("section", { class: "card side", "aria-label": t("runs_list") }, find, list), el("div", { class: "stack" }, empty, board)));
 
@@ -216,7 +217,13 @@ export async function show(root, { api, t, go, route, signal }) {
     put("gradient", { title: t("chart_gradient"), note: t("unit_clip") }, { series: curves(runs, (data) => data.columns.gradient), zero: true });
     put("speed", { title: t("chart_speed"), note: t("unit_speed") }, { series: curves(runs, (data) => data.columns.tokens_per_second), zero: true });
     if (shownCharts.length !== charts.children.length || shownCharts.some((one, i) => charts.children[i] !== one)) fill(charts, shownCharts);
-    fill(below, facts(runs), el("p", { class: "small muted" }, t("legend_note")), eventsTable(runs, t, usual), settingsTable(runs, t));
+    fill(about, facts(runs));
+    // made anew only when they change: somebody may be reading, or have the focus there
+    const news = JSON.stringify([usual, runs.map(({ id, tone, data, details }) => [id, tone, data.events.length, data.held.length, data.step[0], Boolean(details)])]);
+    if (below.dataset.of !== news) {
+      below.dataset.of = news;
+      fill(below, eventsTable(runs, t, usual), settingsTable(runs, t));
+    }
   }
 
   function facts(runs) {

@@ -26,7 +26,7 @@ export default {
     root.append(el("h2", {}, t("answer_is")), el("p", { class: "big" }, found.answer || t("no_answer")));
     const places = spans.map((one, rank) => ({
       start: one.start, end: one.end,
-      make: (part) => el("mark", { class: rank === 0 && found.answer ? "span best" : "span" }, part),
+      make: (part) => el("mark", { class: rank === 0 && found.answer ? "found best" : "found" }, part),
     }));
     // the best one first: those that overlap it are left out of the picture, not of the list
     const free = places.filter((one, n) => places.slice(0, n).every((other) => one.end <= other.start || one.start >= other.end));

@@ -11,7 +11,7 @@ export default {
   can: (model) => model.abilities.includes("generate"),
   fields: [
     { name: "text", label: "text", kind: "text" },
-    { name: "max_new_tokens", label: "max_new_tokens", kind: "number", min: 1, step: 1, value: "60" },
+    { name: "max_new_tokens", label: "max_new_tokens", kind: "number", min: 1, step: 1 },
     { name: "temperature", label: "temperature", kind: "number", min: 0, max: 100, step: 0.1 },
     { name: "top_p", label: "top_p", kind: "number", min: 0.01, max: 1, step: 0.01 },
     { name: "top_k", label: "top_k", kind: "number", min: 0, step: 1 },
