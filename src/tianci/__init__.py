@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tianci.api import check, finetune, pretrain
+    from tianci.api import check, compare, finetune, pretrain
     from tianci.serve.predictor import Predictor, load
 
 # Threads of torch wait for each other by spinning; where anything else runs on the machine that
@@ -25,9 +25,10 @@ _PUBLIC = {
     "pretrain": "tianci.api",
     "finetune": "tianci.api",
     "check": "tianci.api",
+    "compare": "tianci.api",
 }
 
-__all__ = ["Predictor", "__version__", "check", "finetune", "load", "pretrain"]
+__all__ = ["Predictor", "__version__", "check", "compare", "finetune", "load", "pretrain"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ prints."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tianci.errors import unknown
@@ -68,6 +68,23 @@ def check(
     from tianci.evaluate.check import check as find_faults
 
     return [dataclasses.asdict(found) for found in find_faults(files, task, columns)]
+
+
+def compare(
+    recipes: Sequence[Any], *, seed: int = 0, quiet: bool = True, **names: Any
+) -> dict[str, Any]:
+    """Compares models, as `tianci compare` does: compare(["recipes/lineage-zh.toml"], minutes=2,
+    out="runs/lineage")."""
+    from tianci.comparison.run import compare as run_comparison
+    from tianci.comparison.settings import Compare
+
+    known = _fields(Compare)
+    for name in names:
+        if name not in known:
+            raise unknown("argument", name, [*known, "seed", "quiet"])
+    texts = ("data", "out", "title")
+    values = {name: str(v) if name in texts else v for name, v in names.items()}
+    return run_comparison(recipes, options={"compare": values}, seed=seed, quiet=quiet)
 
 
 def _fields(kind: type) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.comparison.conftest import RECIPE
+from tests.conftest import ROOT
 from tianci.comparison.recipe import read_recipe, slug
 from tianci.errors import UserError
 
@@ -70,3 +71,13 @@ def test_names_become_folders() -> None:
     assert [slug(n) for n in ("BERT", "GPT small", "../x/y", "新闻")] == [
         "bert", "gpt-small", "x-y", "新闻",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["lineage-zh", "lineage-en", "ablation-pairs", "ablation-direction"]
+)
+def test_the_recipes_of_the_project_can_be_read(shared_data: Path, name: str) -> None:
+    recipe = read_recipe(
+        ROOT / "recipes" / f"{name}.toml", (), {"compare": {"data": str(shared_data)}}
+    )
+    assert len(recipe.models) >= 3 and recipe.compare.budget and recipe.tasks

@@ -85,12 +85,13 @@ def test_rows_say_what_is_learned() -> None:
     single, pair = {"text": "a"}, {"text": "a", "pair": "b"}
     assert learn(row(**single)) == "texts"
     assert learn(row(**pair)) == "pairs"
-    assert learn(row(**pair, label="1"), row(**pair, label="0")) == "pairs"
+    assert learn(row(**pair, label="1"), row(**pair, label="1")) == "pairs"
+    assert learn(row(**pair, label="1"), row(**pair, label="0")) == "scores"
     assert learn(row(**pair, label="4.5"), row(**pair, label="0")) == "scores"
     assert learn(row(**pair, label="1"), row(**pair, label="0"), how="scores") == "scores"
     assert learn(row(**pair), how="texts") == "texts"
     known = {"positive": "entailment"}
-    assert learn(row(**pair, label="entailment"), row(**pair, label="x"), **known) == "pairs"
+    assert learn(row(**pair, label="entailment"), row(**pair, label="x"), **known) == "scores"
 
 
 @pytest.mark.parametrize(
@@ -285,6 +286,6 @@ def test_what_sentence_transformers_cannot_say_is_not_claimed(tmp_path: Path) ->
 
 def test_real_columns(shared_data: Path) -> None:
     task = Similar()
-    for name, how in (("stsb_en", "scores"), ("stsb_zh", "scores"), ("mrpc", "pairs")):
+    for name, how in (("stsb_en", "scores"), ("stsb_zh", "scores"), ("mrpc", "scores")):
         path = next((shared_data / name).glob("dev.jsonl*"))
         assert task.learn(read_rows(path, task.columns())).how == how

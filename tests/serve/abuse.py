@@ -61,10 +61,11 @@ HEADS = (
 
 @dataclass(frozen=True)
 class Message:
-    """Bytes to send, and whether to hang up instead of waiting for an answer."""
+    """Bytes to send, and how the client behaves then."""
 
     data: bytes
-    hang_up: bool = False
+    hang_up: bool = False  # goes away instead of waiting for an answer
+    ends: bool = False  # says that nothing more will come, which not all of them say by themselves
 
 
 def messages(seed: int) -> Iterator[Message]:
@@ -81,13 +82,13 @@ def messages(seed: int) -> Iterator[Message]:
         elif kind < 0.88:
             body = dice.choice(RAW)
         else:
-            yield Message(dice.choice(HEADS), dice.random() < 0.3)
+            yield Message(dice.choice(HEADS), dice.random() < 0.3, ends=True)
             continue
         whole = _post(route.path, body, dice)
         if dice.random() < 0.04:  # the client goes away in the middle, or before the answer
             yield Message(whole[: dice.randrange(1, len(whole) + 1)], hang_up=True)
         else:
-            yield Message(whole)
+            yield Message(whole, ends=dice.random() < 0.03)
 
 
 def _post(path: str, body: bytes, dice: random.Random) -> bytes:
@@ -191,7 +192,7 @@ async def send(port: int, message: Message) -> int:
         await writer.drain()
         if message.hang_up:
             return 0
-        if writer.can_write_eof():
+        if message.ends:
             writer.write_eof()
         async with asyncio.timeout(60):
             said = await reader.read(65536)

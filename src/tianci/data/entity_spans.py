@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import pairwise
 from typing import Any
 
 from tianci.text.aligned import Spans
@@ -50,14 +51,14 @@ def words_and_tags(text: str, entities: Any) -> tuple[list[str], list[str]]:
     A word that an entity cuts becomes two, so that every entity can be said.
     """
     marked = sorted(_entity(text, one) for one in entities)
-    for (_, end, name), (start, _, other) in zip(marked, marked[1:], strict=False):
+    for (_, end, name), (start, _, other) in pairwise(marked):
         if start < end:
             raise ValueError(f"has entities that overlap ({name} and {other} at {start}); keep one")
     borders = {border for start, end, _ in marked for border in (start, end)}
     spans: list[tuple[int, int]] = []
     for start, end in split(text):
         cuts = [start, *sorted(border for border in borders if start < border < end), end]
-        spans += zip(cuts, cuts[1:], strict=False)
+        spans += pairwise(cuts)
     tags = ["O"] * len(spans)
     for start, end, name in marked:
         inside = [n for n, span in enumerate(spans) if start <= span[0] and span[1] <= end]

@@ -52,6 +52,8 @@ def waves(table: nn.Embedding, size: float) -> None:
     before" early: in our runs the plateau ends after a third of the tokens it takes from random
     vectors.
     """
+    if table.weight.is_meta:
+        return
     count, width = table.weight.shape
     place = torch.arange(count, device=table.weight.device)[:, None]
     half = torch.arange(0, width, 2, device=table.weight.device)

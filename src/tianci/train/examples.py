@@ -24,13 +24,12 @@ from tianci.goals.laying import Laying
 from tianci.goals.objectives.masked import Masked
 from tianci.goals.objectives.segments import Borders, Example, Pairing, whole
 from tianci.text.tokenizer import Tokenizer
-from tianci.text.words import is_chinese
 from tianci.train import drawing
 from tianci.train.joined import JoinedStore
 from tianci.train.laid import LaidPool
-
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from tianci.train.word_borders import Flags as Flags
+from tianci.train.word_borders import Ids as Ids
+from tianci.train.word_borders import Words as Words
 
 
 class Store(Protocol):
@@ -56,84 +55,6 @@ class Position:
     epoch: int = 0
     document: int = 0  # in the order of this epoch: where the current pool begins
     batch: int = 0  # how many batches of the pool were used
-
-
-@dataclass(frozen=True)
-class Words:
-    """What the vocabulary says about word borders, as tables over token ids."""
-
-    continues: Flags  # always part of the word before: "##ing", the second half of a character
-    letters_first: Flags  # begins with a letter and has no mark of a word's beginning
-    letters_last: Flags  # ends with a letter
-    digit: Flags
-    point: Flags  # "." and ",": part of a number between digits
-    percent: Flags  # part of a number after digits
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Words:
-        tokens = [tokenizer.token(i) for i in range(len(tokenizer))]
-        nowhere = np.zeros(len(tokens), bool)
-        if tokenizer.kind in ("wordpiece", "char", "word"):
-            marked = tokenizer.kind != "word"
-            continues = np.array([marked and t.startswith("##") and len(t) > 2 for t in tokens])
-            first = last = nowhere
-        else:
-            # A space before the word is part of its first piece, in one of two spellings. Without
-            # that mark a piece goes on only where letters meet letters: Chinese has no spaces, and
-            # a clause or a text is not a word.
-            spelled = [_spelled(t) if tokenizer.kind == "byte-bpe" else t for t in tokens]
-            ordinary = np.array([i not in tokenizer.special_ids for i in range(len(tokens))], bool)
-            continues = ordinary & np.array([t[:1] == HALF for t in spelled], bool)
-            first = ordinary & np.array([_is_letter(t[:1]) for t in spelled], bool)
-            last = ordinary & np.array([_is_letter(t[-1:]) for t in spelled], bool)
-        plain = [t.removeprefix("##").lstrip("▁Ġ") for t in tokens]
-        return cls(
-            continues,
-            first,
-            last,
-            np.array([p.isdigit() for p in plain], bool),
-            np.array([p in {".", ",", "．"} for p in plain], bool),
-            np.array([p in {"%", "％", "‰"} for p in plain], bool),
-        )
-
-    def starts(self, ids: Ids) -> Flags:
-        """True where a word begins; 3.14, 1,000 and 12.5% are one word."""
-        goes_on = self.continues[ids]
-        goes_on[1:] |= self.letters_first[ids[1:]] & self.letters_last[ids[:-1]]
-        digit = self.digit[ids]
-        after_digit = np.r_[False, digit[:-1]]
-        before_digit = np.r_[digit[1:], False]
-        inside = self.point[ids] & after_digit & before_digit
-        goes_on |= inside | (self.percent[ids] & after_digit)
-        goes_on[1:] |= inside[:-1]
-        return ~goes_on
-
-
-HALF = "\ufffd"  # stands for bytes that are no whole character
-
-
-def _spelled(token: str) -> str:
-    """A piece of a byte vocabulary as text; HALF where it begins or ends inside a character."""
-    data = bytes(BYTES[c] for c in token if c in BYTES)
-    text = data.decode("utf-8", errors="replace")
-    if data and text[0] == HALF and data[0] >= 0xC0:
-        # the beginning of a character; two bytes: letters with accents, Greek, Cyrillic
-        text = ("é" if data[0] < 0xE0 else "中") + text[1:]
-    return text
-
-
-def _byte_spelling() -> dict[str, int]:
-    """The characters in which byte vocabularies write bytes (GPT-2's way)."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    odd = [b for b in range(256) if b not in plain]
-    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(odd)}
-
-
-BYTES = _byte_spelling()
-
-
-def _is_letter(character: str) -> bool:
-    return character.isalnum() and not is_chinese(character)
 
 
 @dataclass(frozen=True)

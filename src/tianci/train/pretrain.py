@@ -31,7 +31,7 @@ from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, optimizer, parallel, probe, state
 from tianci.train.examples import Examples, Recipe
 from tianci.train.journal import Journal
-from tianci.train.loop import Loop, Step, measure
+from tianci.train.loop import Loop, Step, mean_of, measure
 from tianci.train.memory import keep_freed_memory
 from tianci.train.monitor import Finding, Monitor, share_of_copies
 from tianci.train.place import check_target, publish
@@ -365,28 +365,14 @@ class _Session:
         """Writes the mean of the steps since the last line, and moves the bar."""
         if not self.window:
             return
-        steps, self.window, self.last_log = self.window, [], time.monotonic()
-        n = len(steps)
-        tokens, seconds = sum(s.tokens for s in steps), sum(s.seconds for s in steps)
-        speed = tokens / max(1e-9, seconds)
-        names = steps[0].parts
-        loss = sum(s.loss for s in steps) / n
-        self._say(
-            "step",
-            step=steps[-1].number,
-            loss=loss,
-            parts={k: sum(s.parts[k] for s in steps) / n for k in names},
-            accuracy={k: sum(s.accuracy[k] for s in steps) / n for k in names},
-            lr=steps[-1].lr,
-            gradient=max(s.gradient for s in steps),
-            tokens_per_second=speed,
-            tokens=self.loop.state.tokens,
-            seconds=self.loop.state.seconds,
-        )
+        means = mean_of(self.window)
+        self.window, self.last_log = [], time.monotonic()
+        at = self.loop.state
+        self._say("step", **means, tokens=at.tokens, seconds=at.seconds)
         self.bar.n = min(1000, int(1000 * self.loop.progress()))
         self.bar.set_postfix_str(
-            f"step {steps[-1].number}, loss {loss:.3f}, rate {steps[-1].lr:.1e}, {speed:,.0f} "
-            f"tokens/s"
+            f"step {means['step']}, loss {means['loss']:.3f}, rate {means['lr']:.1e}, "
+            f"{means['tokens_per_second']:,.0f} tokens/s"
         )
 
     def _evaluate(self, at: state.State) -> None:

@@ -189,7 +189,7 @@ class Classify(Task):
             "reliability": calibration.reliability(shown, gold),
         }
         if self.many:
-            return found
+            return found | self._details_of_many(rows, shown, gold)
         chosen = self.chosen(shown, decision)
         found["confusion"] = classification.confusion(gold, chosen, len(self.labels)).tolist()
         if self.binary:
@@ -211,6 +211,31 @@ class Classify(Task):
             for n in wrong[np.argsort(-sure[wrong])][:30].tolist()
         ]
         return found
+
+    def _details_of_many(
+        self, rows: Sequence[Row], shown: Floats, gold: NDArray[Any]
+    ) -> dict[str, Any]:
+        """Scores per label, and the rows with a wrong label that the model was surest of."""
+        said = shown >= 0.5
+        off = np.where(said != (gold > 0.5), np.abs(shown - gold), 0.0).max(1)
+
+        def names(flags: NDArray[Any]) -> str:
+            return ", ".join(self.labels[n] for n in np.flatnonzero(flags).tolist())
+
+        return {
+            "per_label": classification.class_table(gold, said, self.labels),
+            "errors": [
+                {
+                    "place": rows[n].place,
+                    "text": rows[n].values["text"],
+                    "label": names(gold[n] > 0.5),
+                    "predicted": names(said[n]),
+                    "score": float(off[n]),
+                }
+                for n in np.argsort(-off, kind="stable")[:30].tolist()
+                if off[n] > 0
+            ],
+        }
 
     def trouble(
         self, rows: Sequence[Row], answers: Sequence[Any], decision: Decision

@@ -1,9 +1,9 @@
 """Sentence vectors: texts that mean the same lie close together, by the cosine.
 
 What is learned follows from the rows:
-- pairs (without labels, or those labelled 1): each text finds its partner among all of its batch;
+- pairs (without labels, or all labelled 1): each text finds its partner among all of its batch;
 - single texts: each text finds itself again under another dropout (SimCSE, Gao and others, 2021);
-- pairs with scores: the cosines come into the order of the scores (CoSENT).
+- pairs with scores, also 0 and 1: the cosines come into the order of the scores (CoSENT).
 The first two learn from strangers in the same batch. A batch that is too large for one forward pass
 is cut (`piece_tokens`), and several processes share it: then every piece has its own strangers, the
 sum is still divided by the whole batch, and the loss is that of a smaller batch.
@@ -104,7 +104,9 @@ class Similar(Task):
             raise UserError(f"{place}: no label, but other rows have one")
         how = self.how
         if how == "auto":
-            how = "texts" if alone else "pairs" if known <= {0.0, 1.0} else "scores"
+            # pairs that are said to differ teach more than strangers do (LOG.md)
+            alike = len(known) < 2 and known <= {0.0, 1.0}
+            how = "texts" if alone else "pairs" if alike else "scores"
         if how != "texts" and alone:
             raise UserError(f"{alone[0].place}: similar.how={how} needs two texts in each row")
         if how == "scores" and len(known) < 2:

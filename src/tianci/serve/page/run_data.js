@@ -1,7 +1,8 @@
 // What a run's log says, as columns that grow; and the connection that feeds them without a gap.
 
 const STREAMS = 3; // at once: a browser opens six connections to a server, for all its tabs
-const SLOW = 3000, DONE = 10000; // ms between looks where there is no stream; at a finished run
+const SLOW = 3000,
+  DONE = 10000; // ms between looks where there is no stream; at a finished run
 
 const number = (value) => (typeof value === "number" ? value : NaN);
 const table = (value) => (value && typeof value === "object" && !Array.isArray(value) ? value : {});
@@ -39,7 +40,12 @@ export class RunData {
   }
 
   get floors() {
-    return LANGUAGE.includes(this.goal) ? [["unigram", number(this.facts.unigram_entropy)], ["bigram", number(this.facts.bigram_entropy)]].filter(([, value]) => Number.isFinite(value)) : [];
+    return LANGUAGE.includes(this.goal)
+      ? [
+          ["unigram", number(this.facts.unigram_entropy)],
+          ["bigram", number(this.facts.bigram_entropy)],
+        ].filter(([, value]) => Number.isFinite(value))
+      : [];
   }
 
   // "step", "tokens" or "minutes" of the step entries.
@@ -54,7 +60,10 @@ export class RunData {
   #take(entry) {
     this.lines += 1;
     const step = number(entry.step);
-    if (entry.event === "step") { this.#step(entry, step); return; }
+    if (entry.event === "step") {
+      this.#step(entry, step);
+      return;
+    }
     const at = { step, tokens: number(entry.tokens), minutes: number(entry.seconds) / 60 };
     if (!Number.isFinite(at.minutes)) at.minutes = this.minutes.at(-1) ?? 0;
     if (!Number.isFinite(at.tokens)) at.tokens = this.tokens.at(-1) ?? 0;
@@ -66,7 +75,8 @@ export class RunData {
     for (const name of ["unigram_entropy", "bigram_entropy", "parameters", "precision", "verdict", "lr", "warmup"]) {
       if (entry[name] !== undefined && entry[name] !== null) this.facts[name] = entry[name];
     }
-    if (Object.keys(table(entry.held)).length && this.held.at(-1)?.step !== step) this.held.push({ ...at, parts: table(entry.held) });
+    if (Object.keys(table(entry.held)).length && this.held.at(-1)?.step !== step)
+      this.held.push({ ...at, parts: table(entry.held) });
     if (entry.event === "dev") this.dev.push({ ...at, scores: table(entry.scores) });
     this.events.push({ ...at, kind: String(entry.event ?? ""), entry });
   }
@@ -79,7 +89,10 @@ export class RunData {
     this.minutes.push(number(entry.seconds) / 60);
     for (const name of Object.keys(this.columns)) this.columns[name].push(number(entry[name]));
     const parts = table(entry.parts);
-    for (const [into, from] of [[this.loss, Object.keys(parts).length ? parts : { loss: entry.loss }], [this.accuracy, table(entry.accuracy)]]) {
+    for (const [into, from] of [
+      [this.loss, Object.keys(parts).length ? parts : { loss: entry.loss }],
+      [this.accuracy, table(entry.accuracy)],
+    ]) {
       for (const goal of Object.keys(from)) into[goal] ??= Array(n).fill(NaN);
       for (const [goal, column] of Object.entries(into)) column.push(number(from[goal]));
     }
@@ -108,17 +121,30 @@ export class RunData {
 
 let open = 0;
 
-const wait = (ms, signal) => new Promise((done) => {
-  const timer = setTimeout(done, ms);
-  signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
-});
+const wait = (ms, signal) =>
+  new Promise((done) => {
+    const timer = setTimeout(done, ms);
+    signal.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        done();
+      },
+      { once: true },
+    );
+  });
 
 // Until the tab is looked at.
 function visible(signal) {
   if (!document.hidden) return Promise.resolve();
   return new Promise((done) => {
     const ended = new AbortController();
-    const look = () => { if (!document.hidden || signal.aborted) { ended.abort(); done(); } };
+    const look = () => {
+      if (!document.hidden || signal.aborted) {
+        ended.abort();
+        done();
+      }
+    };
     document.addEventListener("visibilitychange", look, { signal: ended.signal });
     signal.addEventListener("abort", look, { signal: ended.signal });
   });
@@ -128,7 +154,8 @@ function visible(signal) {
 // "live", "reading", "broken", "gone". Each entry comes once: a cursor says where to go on, and a
 // log that was cut back by a resume is read anew.
 export async function follow(data, api, signal, changed, told) {
-  let cursor = "", failures = 0;
+  let cursor = "",
+    failures = 0;
   const base = `/runs/${encodeURIComponent(data.id)}`;
   while (!signal.aborted) {
     try {
@@ -145,7 +172,11 @@ export async function follow(data, api, signal, changed, told) {
       else await stream();
     } catch (error) {
       if (signal.aborted) return;
-      if (error.status === 404) { told("gone"); await wait(DONE, signal); continue; }
+      if (error.status === 404) {
+        told("gone");
+        await wait(DONE, signal);
+        continue;
+      }
       if (error.name !== "AbortError") {
         told("broken");
         failures += 1;
@@ -156,7 +187,9 @@ export async function follow(data, api, signal, changed, told) {
 
   async function stream() {
     const ended = new AbortController();
-    const stop = () => { if (signal.aborted || document.hidden) ended.abort(); };
+    const stop = () => {
+      if (signal.aborted || document.hidden) ended.abort();
+    };
     signal.addEventListener("abort", stop, { signal: ended.signal });
     document.addEventListener("visibilitychange", stop, { signal: ended.signal });
     open += 1;

@@ -1,0 +1,96 @@
+"""From the start of a command to its first answer: `tianci predict` beside transformers' pipeline.
+
+    python benchmarks/start.py [--rounds 5] [--preset mini]
+
+Both read the same directory (a fresh classifier of that size) and answer one text, each time in a
+new process; they take turns. Reported: the median of the seconds on the clock and of the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from arena import machine
+
+PIPELINE = """
+import sys
+from transformers import pipeline
+print(pipeline("text-classification", model=sys.argv[1])("The room was clean.")[0])
+"""
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "room", "was", "clean", "."]
+
+
+def make(folder: Path, size: str) -> None:
+    """A directory that both can read; its vocabulary is short, its table is not."""
+    from tianci import checkpoint
+    from tianci.goals.tasks import make_task
+    from tianci.models import preset
+    from tianci.text.tokenizer import Tokenizer
+
+    (folder / "vocab").mkdir()
+    (folder / "vocab" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    kind, config = preset(f"bert-{size}")
+    saved = checkpoint.create(kind, config)
+    task = make_task("classify", {"labels": ["bad", "good"]})
+    saved.heads["sequence"] = checkpoint.fresh_task_head(kind, config, "sequence", 2)
+    saved.tokenizer = Tokenizer.load(folder / "vocab")
+    saved.about = {"task": task.as_table()}
+    saved.name_labels(task.labels)
+    checkpoint.write(folder / "model", saved)
+    (folder / "text.txt").write_text("The room was clean.\n")
+
+
+def measure(command: list[str]) -> tuple[float, float]:
+    """(seconds on the clock, seconds of the processor) of a command that must answer."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode or "label" not in done.stdout:
+        raise SystemExit(f"{command[:3]} failed: {done.stderr[-500:]}")
+    return took, (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--preset", default="mini")
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(folder, chosen.preset)
+        model = str(folder / "model")
+        commands = {
+            "tianci predict": [sys.executable, "-m", "tianci", "predict", model,
+                               str(folder / "text.txt")],
+            "transformers pipeline": [sys.executable, "-c", PIPELINE, model],
+        }  # fmt: skip
+        found: dict[str, list[tuple[float, float]]] = {who: [] for who in commands}
+        for turn in range(chosen.rounds + 1):
+            for who in list(commands)[:: 1 if turn % 2 else -1]:
+                measured = measure(commands[who])
+                if turn:  # the first one warms the disk's cache
+                    found[who].append(measured)
+    print(f"\n### Start to first answer, bert-{chosen.preset}, {machine()}\n")
+    print("| command | seconds | seconds of the processor | ratio |\n|---|---|---|---|")
+    ours = [clock for clock, _ in found["tianci predict"]]
+    for who, times in found.items():
+        ratio = statistics.median(t / o for (t, _), o in zip(times, ours, strict=True))
+        clock, cpu = (statistics.median(one[n] for one in times) for n in (0, 1))
+        print(f"| {who} | {clock:.2f} | {cpu:.2f} | {ratio:.2f} |")
+    print(json.dumps(found), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

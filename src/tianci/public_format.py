@@ -1,0 +1,147 @@
+"""The public format of a model: names of tensors and entries of config.json, both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from tianci.errors import UserError
+from tianci.files import read_json
+from tianci.models import families, family
+from tianci.models.base import Names, Public, Turned
+
+Tensors = dict[str, Tensor]
+ADAPTER_PREFIX = "adapters."
+
+
+def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]]:
+    """For each tensor of a module: our name, and the public names whose tensors are stacked in
+    it."""
+    flat: dict[str, str | tuple[str, ...]] = {}
+    state = module.state_dict()
+    for ours, public in names.items():
+        for i in _numbers(ours, state):
+            several = (public,) if isinstance(public, str) else public
+            flat[ours.replace("{i}", str(i))] = tuple(
+                type(p)(p.replace("{i}", str(i))) for p in several
+            )
+    for name in state:
+        place, _, kind = name.rpartition(".")
+        # adapters have no public name; they keep ours
+        known = flat[place] if place in flat else (ADAPTER_PREFIX + place,)
+        yield (
+            name,
+            [
+                Turned(f"{p}.{kind}")
+                if isinstance(p, Turned) and kind == "weight"
+                else f"{p}.{kind}"
+                for p in known
+            ],
+        )
+
+
+def _numbers(name: str, state: Mapping[str, Tensor]) -> list[int]:
+    """What "{i}" stands for in a name of ours; one number where there is no such place."""
+    before, _, _ = name.partition("{i}")
+    if before == name:
+        return [0]
+    inside = (other.removeprefix(before) for other in state if other.startswith(before))
+    return sorted({int(rest.partition(".")[0]) for rest in inside})
+
+
+def laid(name: str, tensor: Tensor) -> Tensor:
+    """A tensor in the other format's way, from either side."""
+    return tensor.t() if isinstance(name, Turned) else tensor
+
+
+def config_to_public(public: Public, config: Any) -> dict[str, Any]:
+    plain = {theirs: getattr(config, ours) for ours, theirs in public.config.items()}
+    return plain | public.write(config)
+
+
+def config_from_public(path: Path, values: Mapping[str, Any]) -> tuple[str, Any, dict[str, Any]]:
+    """(family, config, the entries we do not use) of a config.json."""
+    kind = values.get("model_type")
+    known = {family(name).PUBLIC.model_type: name for name in families()}
+    if kind not in known:
+        raise UserError(f'{path}: model_type is "{kind}"; tianci reads: {", ".join(sorted(known))}')
+    module: ModuleType = family(known[kind])
+    public: Public = module.PUBLIC
+    for name, wanted in public.fixed.items():
+        if values.get(name, wanted) != wanted:
+            raise UserError(f"{path}: {name} is {values[name]!r}, but tianci only knows {wanted!r}")
+    told = {**public.absent, **values}
+    ours = {o: told[t] for o, t in public.config.items() if told.get(t) is not None}
+    try:
+        config = public.read(msgspec.convert(ours, module.Config), told)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        name = public.config.get(place.rstrip("`"), place.rstrip("`"))
+        raise UserError(f"{path}: {name}: {reason[0].lower()}{reason[1:]}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    used = {
+        *config_to_public(public, config),
+        "model_type",
+        "architectures",
+        "dtype",
+        "torch_dtype",
+    }
+    return known[kind], config, {k: v for k, v in values.items() if k not in used}
+
+
+# ---------------------------------------------------------------- tensors
+
+
+def read_tensors(directory: Path) -> Tensors:
+    """All tensors of `model.safetensors` or of its shards."""
+    index = directory / "model.safetensors.index.json"
+    if (directory / "model.safetensors").exists():
+        files = {directory / "model.safetensors": None}
+    elif index.exists():
+        shards = read_json(index).get("weight_map")
+        if not isinstance(shards, dict):
+            raise UserError(f"{index} has no weight_map")
+        files = {directory / name: None for name in sorted(set(shards.values()))}
+    elif (directory / "pytorch_model.bin").exists():
+        raise UserError(
+            f"{directory} holds pytorch_model.bin, a pickle, which is never loaded directly; "
+            f"turn it into a safe checkpoint first: tianci convert {directory} NEW"
+        )
+    else:
+        raise UserError(f"{directory} has no model.safetensors")
+    tensors: Tensors = {}
+    for file in files:
+        try:
+            with safe_open(file, framework="pt") as content:
+                for name in content.keys():  # noqa: SIM118  (not a dict)
+                    tensors[name] = content.get_tensor(name)
+        except FileNotFoundError:
+            raise UserError(f"{file} is missing, but {index.name} names it") from None
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{file} is not a whole safetensors file: {error}") from error
+    return tensors
+
+
+def plain_names(public: Public, tensors: Mapping[str, Tensor]) -> Tensors:
+    """Tensors by public name without the body's prefix, old spellings made new, copies dropped."""
+    result: Tensors = {}
+    for name, tensor in tensors.items():
+        name = name.removeprefix(public.prefix)
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+            "LayerNorm.beta", "LayerNorm.bias"
+        )
+        if not any(fnmatchcase(name, ignored) for ignored in public.ignored):
+            result[name] = tensor
+    for copy, original in public.copies.items():
+        if copy in result:
+            tensor = result.pop(copy)
+            result.setdefault(original, tensor)
+    return result
