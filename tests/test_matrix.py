@@ -67,7 +67,8 @@ def test_every_declared_cell_exists() -> None:
 
 def page() -> str:
     """docs/matrix.md."""
-    reasons = list(dict.fromkeys(NOT_APPLICABLE.values()))
+    cells = [(name, family) for name in CELLS for family in FAMILIES]
+    reasons = list(dict.fromkeys(NOT_APPLICABLE[c] for c in cells if c in NOT_APPLICABLE))
 
     def shown(name: str, family: str) -> str:
         reason = NOT_APPLICABLE.get((name, family))
@@ -98,8 +99,8 @@ def page() -> str:
     tasks = list(table[FAMILIES[0]])
     lines += [f"| | objective | {' | '.join(tasks)} |", f"|---|---|{'---|' * len(tasks)}"]
     for family in FAMILIES:
-        cells = [table[family][task] or "own" for task in tasks]
-        lines.append(f"| {family} | {module_of(family).OBJECTIVE} | {' | '.join(cells)} |")
+        classes = [table[family][task] or "own" for task in tasks]
+        lines.append(f"| {family} | {module_of(family).OBJECTIVE} | {' | '.join(classes)} |")
     return "\n".join(lines) + "\n"
 
 

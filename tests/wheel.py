@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +27,10 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def main(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+    for one in ("index.html", "page.css", "main.js", "play/fill.js"):
+        assert f"tianci/serve/page/{one}" in names, f"{one} of the page is not in the wheel"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         venv.create(folder / "env", with_pip=True)

@@ -19,6 +19,7 @@ from tianci import checkpoint
 from tianci.batch import Batch
 from tianci.checkpoint import Checkpoint
 from tianci.evaluate import tasks
+from tianci.evaluate.objectives import evaluate_objectives
 from tianci.evaluate.perplexity import evaluate_perplexity
 from tianci.evaluate.tasks import answer, reading_limit
 from tianci.goals.tasks import make_task
@@ -66,6 +67,9 @@ def _objective(name: str) -> Cell:
     def run(place: Place, family: str, folder: Path) -> None:
         found = place.pretrain(family, name, folder / "run")
         assert math.isfinite(found["held"][name]["loss"])
+        if name == "prefix":  # which head writes is found without being told
+            measured = evaluate_objectives(folder / "run", place.store, tokens=200, length=32)
+            assert math.isfinite(measured["prefix_loss"])
 
     return run
 
@@ -207,6 +211,26 @@ def in_transformers(place: Place, family: str, folder: Path) -> None:
         found = theirs.eval()(torch.tensor([ids]), **more)
     logits = found.prediction_logits if "prediction_logits" in found else found.logits
     torch.testing.assert_close(ours, logits[0], atol=1e-5, rtol=0)
+
+
+@cell("batch invariance")
+def neighbours(place: Place, family: str, folder: Path) -> None:
+    saved = checkpoint.read(place.base(family))
+    assert saved.tokenizer is not None
+    texts = saved.tokenizer.ids(["我今天去公园读书", "书", "今天去公园", "今天去学校", "我"])
+
+    def states(rows: list[list[int]]) -> list[torch.Tensor]:
+        batch = Batch.of(rows)
+        if family == "t5":
+            batch = dataclasses.replace(batch, decoder=Batch.of([row[:-1] for row in rows]))
+        layout = (batch.decoder or batch).layout
+        return list(saved.model(batch).last.split(list(layout.lengths)))
+
+    with torch.inference_mode():
+        together, turned = states(texts), states(texts[::-1])[::-1]
+        for text, one, other in zip(texts, together, turned, strict=True):
+            torch.testing.assert_close(one, states([text])[0], atol=1e-5, rtol=0)
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
 # ---------------------------------------------------------------- without a task

@@ -102,7 +102,7 @@ def test_tags_are_where_the_words_are(page_server: Live, opened: Open) -> None:
     assert [one.locator("small").inner_text() for one in marks] == labels
     words = [one.evaluate("one => one.firstChild.data") for one in marks]
     assert words == [one["word"] for one in entities]
-    whole = page.locator(".reading").evaluate(
+    whole = page.locator(".passage").evaluate(
         "one => [...one.childNodes].map(n => n.firstChild?.data ?? n.data).join('')"
     )
     assert whole == text
@@ -116,9 +116,12 @@ def test_question(page_server: Live, opened: Open) -> None:
     found = ask(page_server, "/answer", {"inputs": {"question": question, "context": context}})
     expect(page.locator(".big")).to_have_text(found["answer"])
     expect(page.locator("mark.best")).to_have_text(found["answer"])
-    assert page.locator(".reading").inner_text() == context
+    assert page.locator(".passage").inner_text() == context
     spans = [found, *found["others"]]
     assert bars(page) == [(one["answer"], shown(one["score"])) for one in spans]
+    inside = page.locator(".result").bounding_box()
+    mark = page.locator("mark.best").bounding_box()
+    assert inside and mark and inside["y"] < mark["y"] < inside["y"] + inside["height"]
 
 
 def test_choice(page_server: Live, opened: Open) -> None:

@@ -220,6 +220,8 @@ def test_attention_lines(page_server: Live, opened: Open) -> None:
     # lines are drawn, and as many dots of a head's small picture as it has weights
     pixels = "one => one.getContext('2d').getImageData(0, 0, one.width, one.height).data"
     assert page.locator(".lines canvas").evaluate(pixels + ".some((x) => x > 0)")
+    heights = [page.locator(f".lines {one}").bounding_box() for one in (".from", "canvas")]
+    assert heights[0] and heights[1] and heights[0]["height"] == heights[1]["height"]
     assert page.locator(".heads canvas").first.evaluate("one => [one.width, one.height]") == [7, 7]
 
 

@@ -85,5 +85,6 @@ def serve(
     plan.check()
     at = bind(host, port)
     shown = f"[{host}]" if ":" in host else host
-    run.note(f"tianci: http://{shown}:{at.getsockname()[1]}/docs lists the routes")
+    url = f"http://{shown}:{at.getsockname()[1]}/"
+    run.note(f"tianci: {url} is the page, {url}docs lists the routes")
     serve(plan, at)

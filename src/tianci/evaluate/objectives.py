@@ -74,7 +74,9 @@ def _usual(saved: Checkpoint) -> str:
         name
         for name in ("masked", "causal", "next_sentence", "sentence_order")
         if name in saved.heads
-    ] or ["span"] * ("generation" in saved.heads)
+    ]
+    if "generation" in saved.heads:
+        return "span"
     if not fitting:
         raise UserError("this model has no head of a pre-training objective; it cannot be measured")
     return "+".join(fitting)

@@ -242,7 +242,7 @@ function lines(place, { t, signal }) {
     left[(to + left.length) % left.length].focus();
   });
   const figure = el("div", { class: "lines", onmouseleave: () => { if (!column.contains(document.activeElement)) look(null); } },
-    column, canvas, el("ul", { class: "to", "aria-label": t("to_tokens") }, right));
+    column, el("div", { class: "between" }, canvas), el("ul", { class: "to", "aria-label": t("to_tokens") }, right));
   fill(place, el("h2", {}, t("layer_head", { layer: kept.layer + 1, head: kept.head + 1 })), told, figure);
   const watcher = new ResizeObserver(draw);
   watcher.observe(canvas);

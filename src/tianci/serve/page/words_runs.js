@@ -24,8 +24,6 @@ addWords({
   loss_n: ["loss {n}", "损失 {n}"],
   best_n: ["best {name} {n}", "最佳 {name} {n}"],
   open_report: ["Report", "报告"],
-  link_live: ["live", "实时"],
-  link_done: ["complete", "完整"],
   link_broken: [
     "The server does not answer; trying again. The curves go on where they stopped.",
     "服务器没有响应，正在重连。曲线会从中断处继续。",

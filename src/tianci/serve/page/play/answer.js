@@ -32,7 +32,7 @@ export default {
     const free = places.filter((one, n) => places.slice(0, n).every((other) => one.end <= other.start || one.start >= other.end));
     const rows = spans.map((one, rank) => ({ name: one.answer, share: one.score, text: percent(one.score), best: rank === 0 && Boolean(found.answer) }));
     if (found.no_answer !== undefined) rows.push({ name: t("no_answer"), share: found.no_answer, text: percent(found.no_answer), best: !found.answer });
-    root.append(el("h2", {}, t("in_context")), el("p", { class: "reading" }, marked(values.context, free)),
+    root.append(el("h2", {}, t("in_context")), el("p", { class: "passage" }, marked(values.context, free)),
       el("h2", {}, t("candidates")), bars(rows));
   },
 };

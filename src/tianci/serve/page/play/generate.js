@@ -39,7 +39,7 @@ export default {
     let tokens = 0;
     let text = "";
     const state = () => ({ text, tokens, seconds: (performance.now() - begun) / 1000 });
-    fill(result, el("p", { class: "reading" }, values.text, said, el("span", { class: "caret", "aria-hidden": "true" })));
+    fill(result, el("p", { class: "passage" }, values.text, said, el("span", { class: "caret", "aria-hidden": "true" })));
     try {
       for await (const one of api.events(request.path, { body: request.body, signal })) {
         if (one.event === "error") throw new ApiError(one.data.error, 424);
@@ -55,7 +55,7 @@ export default {
   },
   show(root, { text, tokens, seconds }, { t, values }) {
     root.append(
-      el("p", { class: "reading" }, values.text, el("span", { class: "written" }, text)),
+      el("p", { class: "passage" }, values.text, el("span", { class: "written" }, text)),
       el("p", { class: "small muted" }, t("seconds", { tokens, seconds: seconds.toFixed(1) })));
   },
 };

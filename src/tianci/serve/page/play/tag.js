@@ -20,7 +20,7 @@ export default {
     const tone = (label) => `var(--series-${(labels.indexOf(label) % 8) + 1})`;
     root.append(
       el("h2", {}, t("in_context")),
-      el("p", { class: "reading" }, marked(text, entities.map((one) => ({
+      el("p", { class: "passage" }, marked(text, entities.map((one) => ({
         start: one.start, end: one.end,
         make: (part) => el("mark", { class: "entity", style: { "--tone": tone(one.label) } }, part, el("small", {}, one.label)),
       })))));
