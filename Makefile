@@ -27,10 +27,18 @@ $(VENV)/.dev: $(VENV)/.demo pyproject.toml
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
+# Programs that tests of the server use; where they cannot be installed, those tests are skipped and say so
+$(VENV)/.programs: $(VENV)/.dev
+	@command -v chromium > /dev/null && command -v nginx > /dev/null || { \
+	  echo "== chromium and nginx from Debian, for the tests of the page and of two servers"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	    chromium nginx-light fonts-noto-cjk; } > /dev/null 2>&1 || echo "   not installed: their tests will be skipped"; }
+	@touch $@
+
 demo: $(VENV)/.demo  ## the whole story on the demo text in a few minutes; ends by serving the model (Ctrl-C)
 	$(BIN)/tianci demo --out demo
 
-test: $(VENV)/.dev check wheel  ## format, lint, types, imports, the wheel, and all tests
+test: $(VENV)/.programs check wheel  ## format, lint, types, imports, the wheel, and all tests
 	@echo "== tests"
 	$(BIN)/python -m pytest
 

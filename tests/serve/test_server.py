@@ -72,6 +72,23 @@ def test_predict_in_teis_form(running: Start, folders: dict[str, Path]) -> None:
         assert server.post("/predict", {"inputs": wrong}).status_code == 422
 
 
+def test_predict_without_a_name_asks_the_model_that_fits(running: Start) -> None:
+    """Pairs go to the first model for pairs, single texts to the first one that is not."""
+    server, pair = running("classify", "pair"), {"other", "same"}
+
+    def labels(inputs: Any, **more: Any) -> set[str]:
+        found = server.post("/predict", {"inputs": inputs, **more}).json()
+        return {one["label"] for one in (found[0] if isinstance(found[0], list) else found)}
+
+    assert labels(TEXT) == labels([[TEXT]]) == labels([[TEXT], [TEXT, TEXT]]) == {"-", "+"}
+    assert labels([TEXT, TEXT]) == labels([[TEXT, TEXT]]) == pair
+    assert labels([TEXT, TEXT], model="classify") == {"-", "+"}
+    server = running("pair", "classify")
+    assert labels(TEXT) == {"-", "+"} and labels([TEXT, TEXT]) == pair
+    server = running("pair")
+    assert server.post("/predict", {"inputs": TEXT}).status_code == 422  # nobody else is there
+
+
 @pytest.mark.parametrize("kind", ["pair", "regress"])
 def test_rerank_by_pairs(running: Start, folders: dict[str, Path], kind: str) -> None:
     server, model = running(kind), load(folders[kind])
@@ -154,7 +171,9 @@ def test_tokenize_and_info(running: Start) -> None:
     info = server.client.get("/info").json()
     assert info["model_id"] == "base" and info["max_input_length"] == LIMIT
     assert info["model_type"] == {"embedding": {"pooling": "mean"}}
-    assert info["models"][1]["abilities"] == ["embed", "similarity", "tokenize", "predict"]
+    assert info["models"][1]["abilities"] == [
+        "embed", "similarity", "tokenize", "predict", "attribute", "attention"
+    ]  # fmt: skip
     assert info["models"][1]["labels"] == ["-", "+"] and info["models"][1]["threshold"] == 0.4
 
 

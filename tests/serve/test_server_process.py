@@ -253,22 +253,25 @@ def test_workers_by_the_command_line(folders: dict[str, Path]) -> None:
         metrics = httpx.get(url + "/metrics", headers=key).text
         count = 'tianci_requests_total{method="POST",route="/embed",status="200"} 4.0'
         assert count in metrics
-        children = subprocess.run(
-            ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
-        ).stdout.split()
-        worker = next(int(c) for c in children if "spawn_main" in command_of(int(c)))
-        os.kill(worker, signal.SIGKILL)
+        old = workers_of(process.pid)
+        assert len(old) == 2
+        os.kill(min(old), signal.SIGKILL)
         wait(lambda: post(url + "/embed", body, key) == 200, 60)
+        wait(lambda: len(workers_of(process.pid) - {min(old)}) == 2, 60)  # another one came
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
         reader.join(10)
     assert code == 0, "".join(logged)
     assert "天" not in "".join(logged) and '"route": "/embed"' in "".join(logged)
+    assert f"tianci: worker {min(old)} ended (-9); another one starts\n" in logged
 
 
-def command_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+def workers_of(pid: int) -> set[int]:
+    found = subprocess.run(
+        ["pgrep", "-P", str(pid), "-f", "spawn_main"], capture_output=True, text=True, check=False
+    )
+    return {int(one) for one in found.stdout.split()}
 
 
 def get(url: str) -> int:

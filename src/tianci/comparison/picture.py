@@ -1,4 +1,4 @@
-"""The scores of a comparison as a picture: a panel per task, a dot per seed, a bar for the mean."""
+"""The scores of a comparison as a picture: a panel per task, a dot per seed, a tick at the mean."""
 
 from __future__ import annotations
 
@@ -41,19 +41,18 @@ def _panel(axis: Any, name: str, rows: Any, colour: Mapping[str, str], first: bo
         task = row["tasks"].get(name)
         if task is None:
             continue
-        axis.barh(place, task["mean"], height=0.62, color=colour[row["model"]], alpha=0.25)
+        axis.hlines(place, task["low"], task["high"], color=colour[row["model"]], lw=6, alpha=0.25)
         axis.vlines(task["mean"], place - 0.31, place + 0.31, color=colour[row["model"]], lw=2)
         axis.plot(task["scores"], [place] * len(task["scores"]), "o", ms=4,
                   color=colour[row["model"]])  # fmt: skip
     low, high = min(task["low"] for task in known), max(task["high"] for task in known)
     room = max(high - low, 0.02)
-    # bars that begin at 0 would hide what differs; the dots are what is read
-    axis.set_xlim(max(0.0, low - 0.6 * room) if low >= 0 else low - room, high + 0.15 * room)
+    axis.set_xlim(low - 0.15 * room, high + 0.15 * room)
     axis.set_ylim(len(rows) - 0.5, -0.5)
     axis.set_yticks(range(len(rows)))
     axis.set_yticklabels([_plain(row["model"]) for row in rows] if first else [""] * len(rows))
     axis.set_title(_plain(f"{name}: {known[0]['metric']} on {known[0]['split']}"), fontsize=10)
-    axis.grid(axis="x", color="#e4e7ec")
+    axis.grid(color="#e4e7ec")
     axis.set_axisbelow(True)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(length=0, labelsize=9)

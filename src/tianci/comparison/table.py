@@ -149,7 +149,14 @@ def notes(record: Mapping[str, Any]) -> list[str]:
     for row in record["rows"]:
         found += [f"- {row['model']}: {text}" for text in row["findings"]]
         for name, task in row["tasks"].items():
-            found += [f"- {row['model']}, {name}: {text}" for text in task["notes"]]
+            if task["notes"]:
+                again = (
+                    f"{len(task['notes'])} of {len(task['scores'])} seeds learned nothing at first"
+                )
+                found.append(
+                    f"- {row['model']}, {name}: {again} and were tried once more, slower; their "
+                    "reports say why."
+                )
     estimated = record["estimated_seconds"]
     reckoned = f" ({estimated / 60:.1f} estimated)" if estimated else ""
     return [*found, f"- {record['seconds'] / 60:.1f} minutes in all{reckoned}."]

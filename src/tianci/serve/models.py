@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,20 +116,22 @@ class Models:
     def __init__(self, served: Sequence[Served]):
         self.served = list(served)
 
-    def find(self, name: str | None, ability: str) -> Served:
-        """The model of that name, or the first one that can."""
+    def find(
+        self, name: str | None, ability: str, fits: Callable[[Served], bool] = lambda one: True
+    ) -> Served:
+        """The model of that name, or the first one that can, best one that also fits."""
         if name is not None:
             found = next((one for one in self.served if one.name == name), None)
             if found is None:
                 raise Refusal("NotFound", "no model of that name; /v1/models lists them")
             if ability not in found.abilities:
-                able = ", ".join(found.abilities)
-                raise Refusal("Backend", f"this model cannot {ability}; it can: {able}")
+                known = ", ".join(found.abilities)
+                raise Refusal("Backend", f"this model cannot {ability}; it can: {known}")
             return found
-        found = next((one for one in self.served if ability in one.abilities), None)
-        if found is None:
+        able = [one for one in self.served if ability in one.abilities]
+        if not able:
             raise Refusal("Backend", f"none of the models here can {ability}; /info tells what can")
-        return found
+        return next((one for one in able if fits(one)), able[0])
 
 
 def read_models(specs: Sequence[str], device: str | None = None) -> Models:

@@ -17,7 +17,7 @@ from tianci.serve.inputs import Texts, texts_of
 from tianci.serve.models import Served
 from tianci.serve.refusal import Refusal
 from tianci.serve.work import Fill, Score, Write
-from tianci.serve.writing import Asked, Writing, prepare, text_of, usual
+from tianci.serve.writing import Asked, Writing, has_halves, prepare, room_before, text_of, usual
 
 SCORED = 4  # times the tokens of a batch: what one text of /score may cost
 
@@ -199,18 +199,21 @@ async def generate(asked: GenerateRequest, call: Call) -> Generated | AsyncItera
     how = _how(asked, model)
     question = await call.aside(lambda: prepare(model.predictor, asked.inputs))
     if asked.max_new_tokens is None:  # as many as usual, or as there is room for
-        room = model.predictor.limit - len(question.ids)
-        most = min(how.longest, max(1, room), call.limits.new_tokens)
+        # T5 writes into a room of its own
+        read = 1 if has_halves(model.predictor) else len(question.ids)
+        most = min(how.longest, max(1, model.predictor.limit - read), call.limits.new_tokens)
         how = dataclasses.replace(how, longest=most)
     if how.longest > call.limits.new_tokens:
         raise Refusal("Validation", f"max_new_tokens may be {call.limits.new_tokens} at most here")
-    room = model.predictor.limit - how.longest
+    room = room_before(model.predictor, how)
     if len(question.ids) > max(room, 0):
         if not call.cut(asked.truncate) or room < 1 or question.prefix:
             raise call.limits.too_long(len(question.ids), max(room, 0))
-        question = dataclasses.replace(  # what stands nearest to the new text counts most
-            question, ids=question.ids[-room:], segments=question.segments[-room:]
-        )
+        if has_halves(model.predictor):  # a source is cut at its end, as inputs are, but has one
+            ids = [*question.ids[: room - 1], question.ids[-1]]
+        else:
+            ids = question.ids[-room:]  # what stands nearest to the new text counts most
+        question = dataclasses.replace(question, ids=ids, segments=question.segments[:room])
     if not question.ids:
         raise Refusal("Empty", "`inputs` cannot be empty")
     if asked.stream:

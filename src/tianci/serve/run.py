@@ -80,6 +80,10 @@ def _supervise(plan: Plan, at: socket.socket) -> None:
                 quick = quick + 1 if time.monotonic() - begun < QUICK else 0
                 if one.exitcode == 2 or quick >= PATIENCE:
                     raise UserError("the workers do not stay alive; see the messages above")
+                print(
+                    f"tianci: worker {one.pid} ended ({one.exitcode}); another one starts",
+                    file=sys.stderr,
+                )
                 start()
     finally:
         at.close()  # or a late client would wait for nobody

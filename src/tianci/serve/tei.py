@@ -134,12 +134,18 @@ async def predict(asked: PredictRequest, call: Call) -> list[Prediction] | list[
 
     One input is a text or a pair ["a", "b"]; a batch is a list of ["a"] and ["a", "b"]."""
     _right(asked.truncation_direction)
-    model = call.models.find(asked.model, "predict")
     texts, single = _texts(asked.inputs)
+    pairs = bool(texts) and all(len(one) == 2 for one in texts)
+    model = call.models.find(asked.model, "predict", lambda one: reads_pairs(one) == pairs)
     records = [dict(zip(("text", "pair"), one, strict=False)) for one in texts]
     task, _, said = await call.ask(model, records, asked.truncate)
     found = [ranked(task.labels, one) for one in class_scores(model, said, asked.raw_scores)]
     return found[0] if single else found
+
+
+def reads_pairs(model: Served) -> bool:
+    """Whether it was trained on pairs of texts, and only on these."""
+    return model.task is not None and model.task.name == "pair"
 
 
 def _texts(inputs: Pairs) -> tuple[list[list[str]], bool]:
