@@ -189,7 +189,7 @@ def test_what_int8_keeps_by_hand() -> None:
     purpose = purpose_of(saved, Path("nowhere"))
     ours = {"logits": [np.array([[3.0, 1, 0]]), np.array([[0.0, 1, 0]])]}
     theirs = {"logits": [np.array([[9.0, 1, 0]]), np.array([[0.0, 1, 2]])]}
-    found = likeness(purpose, ours, theirs)  # type: ignore[arg-type]
+    found = likeness(purpose, ours, theirs)
     assert found == {"kind": "same labels", "value": 0.5, "at_least": 0.9}
 
 

@@ -57,7 +57,7 @@ def asking(batch: Batch, wishes: Sequence[Tensor | None]) -> Batch:
     places = [wish for wish in wishes if wish is not None]
     if not places or len(places) < len(wishes):
         return batch
-    asked = places[0] if len(places) == 1 else torch.cat(places).unique()
+    asked = places[0] if len(places) == 1 else torch.unique(torch.cat(places))
     return replace(batch, asked=asked) if 2 * len(asked) < batch.layout.tokens else batch
 
 

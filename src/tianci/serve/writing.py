@@ -33,7 +33,6 @@ __all__ = [
     "has_halves",
     "prepare",
     "room_before",
-    "room_behind",
     "text_of",
     "until",
     "usual",
@@ -106,11 +105,6 @@ def room_before(model: Predictor, how: Writing) -> int:
     if not has_halves(model):
         return model.limit - how.longest
     return model.limit if how.longest < model.limit else 0
-
-
-def room_behind(model: Predictor, asked: Asked) -> int:
-    """The most tokens that may be written behind what is read."""
-    return model.limit - (1 if has_halves(model) else len(asked.ids))
 
 
 def until(model: Predictor, asked: Asked, stops: Sequence[str]) -> Asked:
