@@ -29,9 +29,11 @@ def ours(folder: str, batch: int, ragged: bool) -> tuple[Callable[[], object], i
     from tianci.goals import decoding
     from tianci.goals.decoding import Decoding
     from tianci.goals.writing import Allowed, next_scores
+    from tianci.nn.inputs_first import lay_inputs_first
 
     saved = checkpoint.read(folder)
     model, head = saved.model.eval(), saved.heads["causal"]
+    lay_inputs_first(model)
     rows = prompts(batch, ragged)
     order = sorted(range(batch), key=lambda n: -len(rows[n]))
     place = np.argsort(order).tolist()

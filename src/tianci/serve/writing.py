@@ -22,6 +22,7 @@ from tianci.goals.laying import begin_and_end
 from tianci.goals.objectives.span import sentinels_of
 from tianci.goals.tasks.generate import Generate
 from tianci.goals.writing import Allowed, next_scores
+from tianci.nn.inputs_first import lay_inputs_first
 from tianci.serve.predictor import Predictor
 from tianci.text.readable import readable
 
@@ -130,6 +131,7 @@ def write(
     model: Predictor, asked: Sequence[Asked], how: Writing, step: Callable[[], None]
 ) -> list[decoding.Written]:
     """One text per question; `step` is called between tokens."""
+    lay_inputs_first(model.model, *model.heads.values())
     allowed = _allowed(model)
     scores = _scores(model, asked, how, allowed)
 
