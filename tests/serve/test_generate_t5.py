@@ -20,6 +20,7 @@ from tianci.errors import UserError
 from tianci.models import t5
 from tianci.nn.past import Following, Past, Recording
 from tianci.serve.predictor import Predictor, load
+from tianci.serve.ranking import rank
 from tianci.text.tokenizer import Tokenizer
 
 PROMPTS = ["我 们 的 the dog", "天", "a b c a b", "今 天 气 不 错 在 人 大 中 到", "the cat"]
@@ -142,6 +143,22 @@ def test_it_may_name_sentinels_and_shows_them(model) -> None:
         named = sum(i in marks for i in one["ids"])
         assert one["text"].count("<extra_id_") == named
     assert any(marks & set(one["ids"]) for one in found)
+
+
+def test_rank_is_the_loss_of_the_target(model, other) -> None:
+    """A candidate with its end, as the target of the context: what transformers calls the loss."""
+    other.lm_head._forward_hooks.clear()  # nothing is barred when a text is judged
+    found = rank(model, "我们", ["的人", "天", "不错了"])
+    tokenizer = model.tokenizer
+    source = torch.tensor([[*tokenizer.ids(["我们"], special=False)[0], tokenizer.sep]])
+    for one in found:
+        target = [*tokenizer.ids([one["text"]], special=False)[0], tokenizer.sep]
+        with torch.inference_mode():
+            loss = other(source, labels=torch.tensor([target])).loss.item()
+        assert one["mean"] == pytest.approx(-loss, abs=1e-4) and len(one["tokens"]) == len(target)
+    assert [one["score"] for one in found] == sorted((o["score"] for o in found), reverse=True)
+    with pytest.raises(UserError, match="no token of its own"):
+        rank(model, "我们", [""])
 
 
 def test_the_halves_have_room_of_their_own(model) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import tianci
 from tests.tune.conftest import write_rows
 from tianci.cli import main
 
@@ -47,10 +48,15 @@ def test_predict_keeps_order_and_goes_on_after_a_bad_row(tuned, tmp_path, capsys
 
 
 def test_predict_reads_standard_input(tuned, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("我们天上\n他在雨中\n".encode())))
+    texts = ["我们天上", "他在雨中", "我们天上"]
+    given = io.TextIOWrapper(io.BytesIO("\n".join(texts).encode()))
+    monkeypatch.setattr(sys, "stdin", given)
     assert call("predict", tuned, "-", "-q") == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [a["label"] for a in answers] == ["+", "-"]
+    model = tianci.load(tuned)
+    for text, answer in zip(texts, answers, strict=True):
+        assert answer["scores"] == pytest.approx(model(text)["scores"], abs=1e-5)
+    assert answers[0]["score"] != pytest.approx(answers[1]["score"], abs=1e-5)
 
 
 def test_evaluate_on_rows_gives_the_scores_of_the_run(tuned, reviews, capsys) -> None:

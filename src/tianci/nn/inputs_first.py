@@ -6,13 +6,14 @@ weights, 0.56 with the inputs first. One row: 0.37 and 0.38. The values and shap
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 
 def lay_inputs_first(*parts: nn.Module) -> None:
-    """Turns the memory of all matrices round, once; for inference only."""
-    for part in parts:
-        for module in part.modules():
+    """Turns the memory of all matrices round, once; whoever reads their values sees no change."""
+    with torch.inference_mode(False), torch.no_grad():  # gradients through them stay possible
+        for module in (module for part in parts for module in part.modules()):
             if isinstance(module, nn.Linear | nn.Embedding) and _rows_first(module.weight):
                 module.weight.data = module.weight.data.t().contiguous().t()
 
