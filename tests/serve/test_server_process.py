@@ -286,3 +286,13 @@ def post(url: str, body: Any, headers: dict[str, str]) -> int:
         return int(httpx.post(url, json=body, headers=headers, timeout=30).status_code)
     except httpx.TransportError:
         return 0
+
+
+def test_answers_are_sent_at_once() -> None:
+    """asyncio sets TCP_NODELAY only on sockets whose protocol is named; else each answer waits."""
+    import socket
+
+    from tianci.serve.run import bind
+
+    with bind("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
