@@ -99,13 +99,13 @@ def run_demo(
 
 def serve_demo(model: str, port: int, say: Callable[[str], None]) -> None:
     """Serves what the demo has made, on this machine only, until Ctrl-C."""
+    from tianci.serve.plan import Plan, need_server
+
     try:
-        for module in ("starlette", "uvicorn", "prometheus_client"):
-            need(module, "serve")
+        need_server()
     except UserError as error:
         say(f"\nTo try it in a browser: {error}")
         return
-    from tianci.serve.plan import Plan
     from tianci.serve.run import bind, serve
 
     try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.listening import address, listening
 from tianci.serve.limits import Limits
 
 
@@ -24,26 +23,7 @@ from tianci.serve.limits import Limits
     metavar="DIR",
     help="training runs below this directory may be looked at (curves, reports)",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="port to listen on (0: any free one)",
-)
-@click.option(
-    "--api-key",
-    metavar="KEY",
-    help="what clients must send as Authorization: Bearer KEY (better: TIANCI_API_KEY, which "
-    "`ps` does not show)",
-)
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="another name to answer to without a key, for example that of a proxy on this machine",
-)
+@listening
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="server processes"
 )
@@ -62,21 +42,15 @@ def serve(
     Listens on this machine only; another --host needs a key. /docs lists the routes. SIGTERM and
     Ctrl-C end it when the accepted requests are answered.
     """
-    from tianci.errors import need
+    from tianci.serve.plan import Plan, need_server
 
-    for module in ("starlette", "uvicorn", "prometheus_client"):
-        need(module, "serve")
-    from tianci.serve.plan import Plan
+    need_server()
     from tianci.serve.run import bind, serve
 
-    key = api_key or os.environ.get("TIANCI_API_KEY") or None
     plan = Plan(
         models=models,
         runs=runs,
-        host=host,
-        port=port,
-        key=key,
-        hosts=tuple(name.lower() for name in allow_host),
+        **address(host, port, api_key, allow_host),
         workers=workers,
         threads=run.threads,
         quiet=run.quiet,

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tianci.errors import UserError
+from tianci.errors import UserError, need
 from tianci.serve.limits import Limits
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def need_server() -> None:
+    """Refuses where the `serve` extra is not installed."""
+    for module in ("starlette", "uvicorn", "prometheus_client"):
+        need(module, "serve")
 
 
 @dataclass(frozen=True)
