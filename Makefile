@@ -2,6 +2,7 @@
 VENV   ?= .venv
 PYTHON ?= python3
 BIN     = $(VENV)/bin
+SOAKS   = $(sort $(wildcard benchmarks/soak*.py))
 PIP     = $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
 .DEFAULT_GOAL := help
@@ -60,10 +61,12 @@ wheel: $(VENV)/.dev  ## build the wheel, install it into an empty environment, u
 	$(BIN)/python tests/wheel.py dist/tianci-*.whl
 
 bench: $(VENV)/.dev  ## benchmarks beside the peers, interleaved; minutes, and best on a quiet machine
-	@for script in $(filter-out $(addprefix benchmarks/,arena.py http_load.py soak.py),$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out $(addprefix benchmarks/,arena.py http_load.py) $(SOAKS),$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-soak: $(VENV)/.dev  ## minutes of load and abuse against the server, on loopback; prints a table
-	$(BIN)/python benchmarks/soak.py
+# the long versions of the tests in CI; all run, also behind one that fails
+soak: $(VENV)/.dev  ## hours of faults, bad files, load and abuse; each script prints its table
+	@failed=; for script in $(SOAKS); do echo "== $$script"; $(BIN)/python $$script || failed="$$failed $$script"; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) dist build demo .mypy_cache .ruff_cache .pytest_cache src/*.egg-info
