@@ -180,6 +180,7 @@ def assemble(
     architecture: str | None = None,
     plan: HeadPlan | None = None,
     told: Sequence[str] = (),
+    mapped: bool = False,
 ) -> Checkpoint:
     """A model and its heads from public tensors; every tensor is used, checked, and has its
     place."""
@@ -202,9 +203,10 @@ def assemble(
         parts = {name: _empty_head(module, config, name, left) for name in heads}
         if plan is not None:
             parts[OWN] = PlannedHead(config.width, plan)
-    _fill(body, public.body, left, where)
+    _fill(body, public.body, left, where, mapped)
     for name, head in parts.items():
-        _fill(head, own_names(head) if name == OWN else public.heads[name], left, where)
+        names = own_names(head) if name == OWN else public.heads[name]
+        _fill(head, names, left, where, mapped)
     if left:
         name, tensor = next(iter(left.items()))
         raise UserError(
@@ -234,11 +236,14 @@ def own_names(head: nn.Module) -> Names:
     return {place: OWN_PREFIX + place for place in places}
 
 
-def _fill(module: nn.Module, names: Names, tensors: Tensors, where: str) -> None:
+def _fill(
+    module: nn.Module, names: Names, tensors: Tensors, where: str, mapped: bool = False
+) -> None:
     """Takes the tensors of one module out of `tensors`."""
     state: Tensors = {}
+    shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
     for ours, public in translate(names, module):
-        expected = list(module.state_dict()[ours].shape)
+        expected = shapes[ours]
         expected[:1] = [expected[0] // len(public)]
         parts: list[Tensor] = []
         for target in public:
@@ -252,11 +257,12 @@ def _fill(module: nn.Module, names: Names, tensors: Tensors, where: str) -> None
                     f"{where}: tensor {name} has shape {tuple(tensor.shape)}, "
                     f"but the configuration wants {wanted}"
                 )
-            if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
+            if not _finite(tensor):
                 raise UserError(f"{where}: tensor {name} holds values that are not finite numbers")
             parts.append(laid(target, tensor))
-        # a copy: safetensors may hand out views of the mapped file, which training would write to
-        whole = torch.cat(parts) if len(parts) > 1 else parts[0].clone()
+        # a copy: safetensors hands out views of the mapped file, which may change below training
+        whole = parts[0] if mapped else parts[0].clone()
+        whole = torch.cat(parts) if len(parts) > 1 else whole
         state[ours] = whole.float().contiguous()
     module.load_state_dict(state, assign=True)
     for ours, tensor in module.state_dict().items():  # parts that several layers share
@@ -267,8 +273,20 @@ def _fill(module: nn.Module, names: Names, tensors: Tensors, where: str) -> None
             )
 
 
-def read(directory: str | Path) -> Checkpoint:
-    """The checkpoint in a directory written by tianci or transformers."""
+def _finite(tensor: Tensor) -> bool:
+    """Whether all are finite numbers, in one pass without a mask: NaN stays in both extremes."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return tensor.is_floating_point()
+    low, high = torch.aminmax(tensor)
+    return bool(torch.isfinite(low) and torch.isfinite(high))
+
+
+def read(directory: str | Path, mapped: bool = False) -> Checkpoint:
+    """The checkpoint in a directory written by tianci or transformers.
+
+    With `mapped` the weights stay in the file until they are read: a quick start for a short life,
+    in which nobody may write to the file.
+    """
     folder = Path(directory)
     if not folder.is_dir():
         raise _no_model(folder)
@@ -286,7 +304,7 @@ def read(directory: str | Path) -> Checkpoint:
     plan = build(HeadPlan, about["head"], "head") if about.get("head") else None
     architecture = next(iter(values.get("architectures") or ()), None)
     tensors, told = read_tensors(folder), about.get("heads") or ()
-    checkpoint = assemble(kind, config, tensors, str(folder), architecture, plan, told)
+    checkpoint = assemble(kind, config, tensors, str(folder), architecture, plan, told, mapped)
     checkpoint.extra, checkpoint.about = extra, about
     if any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
         checkpoint.tokenizer = Tokenizer.load(folder)

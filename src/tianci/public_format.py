@@ -69,7 +69,9 @@ def config_to_public(public: Public, config: Any) -> dict[str, Any]:
 def config_from_public(path: Path, values: Mapping[str, Any]) -> tuple[str, Any, dict[str, Any]]:
     """(family, config, the entries we do not use) of a config.json."""
     kind = values.get("model_type")
-    known = {family(name).PUBLIC.model_type: name for name in families()}
+    # most families are called as their model_type: then the other files need not be read
+    here = [kind] if kind in families() and family(kind).PUBLIC.model_type == kind else families()
+    known = {family(name).PUBLIC.model_type: name for name in here}
     if kind not in known:
         raise UserError(f'{path}: model_type is "{kind}"; tianci reads: {", ".join(sorted(known))}')
     module: ModuleType = family(known[kind])

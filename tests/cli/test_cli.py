@@ -200,7 +200,7 @@ def test_debug_shows_the_traceback() -> None:
 def test_a_failure_while_running_is_exit_code_1(
     model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def burn(*_: object) -> None:
+    def burn(*_: object, **__: object) -> None:
         raise RuntimeError("the machine is on fire")
 
     monkeypatch.setattr("tianci.serve.predictor.load", burn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.quick_torch import import_torch
 
 
 @command(
@@ -25,6 +26,7 @@ def embed(
     run: Run, model: str, file: str, out: str, pooling: str | None, normalize: bool | None
 ) -> None:
     """Writes one vector per line of FILE (plain or .gz, - is standard input) as a NumPy array."""
+    import_torch()
     import io
     from pathlib import Path
 
@@ -36,7 +38,7 @@ def embed(
     from tianci.serve.predictor import load
     from tianci.text.source import read_lines
 
-    predictor = load(model)
+    predictor = load(model, mapped=True)
     lines = [line for _, line in read_lines(Path(file))]
     if not lines:
         raise UserError(f"{file}: the file is empty; give one text per line")

@@ -7,6 +7,7 @@ import json
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.quick_torch import import_torch
 
 
 @command("fill", example='tianci fill runs/mini "今天天气[MASK]错" --top 3')
@@ -17,9 +18,10 @@ from tianci.cli.command import Run, command
 )
 def fill(run: Run, model: str, texts: tuple[str, ...], top: int) -> None:
     """Fills in: the most likely tokens for each [MASK] in a text, with their probabilities."""
+    import_torch()
     from tianci.serve.predictor import load
 
-    answers = load(model).fill(list(texts), top)
+    answers = load(model, mapped=True).fill(list(texts), top)
     for text, masks in zip(texts, answers, strict=True):
         if run.json:
             click.echo(json.dumps(masks, ensure_ascii=False))

@@ -8,6 +8,7 @@ import sys
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.quick_torch import import_torch
 
 
 @command(
@@ -44,6 +45,7 @@ def generate(
     T5 that was only pre-trained fills in what <extra_id_0>, <extra_id_1>, ... stand for. The same
     seed gives the same texts, whatever stands beside.
     """
+    import_torch()
     from tianci.errors import UserError
     from tianci.serve.predictor import load
     from tianci.serve.writing import continues
@@ -54,7 +56,7 @@ def generate(
     if greedy:
         how["temperature"] = 0.0
     asked = [line.rstrip("\n") for line in sys.stdin] if texts == ("-",) else list(texts)
-    predictor = load(model)
+    predictor = load(model, mapped=True)
     live = len(asked) == 1 and not run.json and sys.stdout.isatty()
     before = asked if continues(predictor) else [""] * len(asked)
     shown = [before[0] if before else ""]

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.quick_torch import import_torch
 
 TOGETHER = 512  # rows that are answered together; the first answers come after so many
 
@@ -31,6 +32,7 @@ def predict(
     A row that cannot be read is reported on standard error with its line, gets {"error": ...} as
     its answer, and does not stop the rest; the exit code is then 1.
     """
+    import_torch()
     import sys
 
     from tqdm import tqdm
@@ -40,7 +42,7 @@ def predict(
     from tianci.serve.predictor import load
     from tianci.tune.settings import Finetune
 
-    predictor = load(model)
+    predictor = load(model, mapped=True)
     columns = Finetune(column=list(column)).columns
     rows = stream_rows(file, predictor.task.columns(), columns)
     bad = 0

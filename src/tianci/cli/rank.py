@@ -7,6 +7,7 @@ import json
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.quick_torch import import_torch
 
 
 @command(
@@ -24,10 +25,11 @@ def rank(run: Run, model: str, context: str, candidates: tuple[str, ...], by_mea
     A task becomes a choice between texts: write the question as the context and each answer as a
     candidate (with its blank in front, where the language has blanks). --json: one line each.
     """
+    import_torch()
     from tianci.serve.predictor import load
     from tianci.serve.ranking import rank as order
 
-    found = order(load(model), context, candidates)
+    found = order(load(model, mapped=True), context, candidates)
     if by_mean:
         found.sort(key=lambda one: -one["mean"])
     for place, one in enumerate(found):

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.quick_torch import import_torch
 
 
 @command(
@@ -43,11 +44,12 @@ def score(
     """
     if not texts and not files:
         raise click.UsageError("give a TEXT or --file F")
+    import_torch()
     from tianci.serve.predictor import load
 
     # the texts are read while they are scored: nothing waits for the end of a file
     first, second = tee(_texts(texts, files))
-    answers = zip(second, load(model).scores(first, whole_words), strict=True)
+    answers = zip(second, load(model, mapped=True).scores(first, whole_words), strict=True)
     if run.json:
         for text, answer in answers:
             click.echo(json.dumps({"text": text, **answer}, ensure_ascii=False))

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.quick_torch import import_torch
 
 TOGETHER = 256  # queries that share a walk over the corpus
 
@@ -48,6 +49,7 @@ def search(
     """
     if not queries and not files:
         raise click.UsageError("give a QUERY or --file F")
+    import_torch()
     from pathlib import Path
 
     import numpy as np
@@ -58,7 +60,7 @@ def search(
     from tianci.serve.predictor import load
     from tianci.text.source import read_lines
 
-    predictor = load(model)
+    predictor = load(model, mapped=True)
     lines = [line for _, line in read_lines(Path(corpus))]
     if not any(line.strip() for line in lines):
         raise UserError(f"{corpus}: no text in it; give one text per line")

@@ -21,7 +21,6 @@ from tianci.data.collate import by_budget
 from tianci.data.corpus import Corpus
 from tianci.data.store import SplitStore
 from tianci.errors import UserError
-from tianci.evaluate.objectives import shared_tokenizer
 from tianci.goals.laying import begin_and_end
 from tianci.nn.vocabulary_loss import CHUNK
 from tianci.text.readable import readable
@@ -122,6 +121,8 @@ def evaluate_perplexity(
         corpus = Corpus(path)
         known = corpus.info.get("statistics", {})
         floors = {n: known[n] for n in ("unigram_entropy", "bigram_entropy") if n in known}
+        from tianci.evaluate.objectives import shared_tokenizer  # imports all of training
+
         tokenizer = shared_tokenizer(model, saved, corpus)
         rows = _documents(corpus, split, tokens)
         texts = [readable(tokenizer.decode(row)) for row in rows]

@@ -36,15 +36,21 @@ Judge = Callable[[Sequence[Encoded]], list[list[float]]]
 Candidates = list[list[dict[str, Any]]]  # per mask, best first: token, id, score
 
 
-def load(path: str | Path, device: str | None = None, base: str | Path | None = None) -> Predictor:
+def load(
+    path: str | Path,
+    device: str | None = None,
+    base: str | Path | None = None,
+    mapped: bool = False,
+) -> Predictor:
     """The model in a directory (tianci's or Hugging Face's), ready to answer.
 
-    `base` is where the base of an adapter is, if it has moved.
+    `base` is where the base of an adapter is, if it has moved. `mapped` leaves weights in the file
+    until they are read, for a short life: nobody may write to the file meanwhile.
     """
     if not Path(path).exists() and is_preset(str(path)):
         raise UserError(f'"{path}" is a preset, which has learned nothing; give a trained model')
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    saved = adapters.read(path, base) if base is not None else checkpoint.read(path)
+    saved = adapters.read(path, base) if base is not None else checkpoint.read(path, mapped)
     return Predictor(saved, sentence_files.read(Path(path)), chosen)
 
 
