@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "tianci"
 # from the top down: a module may import from its own level and below
 LEVELS = [
     {"cli", "demo", "api"},
-    {"serve", "comparison"},
+    {"serve", "comparison", "doctor"},
     {"tune"},
     {"evaluate", "compress", "convert", "export"},
     {"train"},

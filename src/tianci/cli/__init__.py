@@ -33,6 +33,7 @@ COMMANDS = {
     "page": "curves and reports of training runs in the browser",
     "convert": "other checkpoint formats to ours, with a parity gate",
     "export": "a bundle that runs without tianci (ONNX, int8), with a parity gate",
+    "doctor": "versions, machine, a self-test, and what is wrong here",
     "demo": "the whole story on the demo text",
 }
 
