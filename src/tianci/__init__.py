@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # small steps ten times slower (LOG.md). A short spin costs little on a quiet machine. Read by
 # libgomp
 # when torch is first imported; whoever has set it keeps it.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+SPIN = "1000"
+os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
 
 # The public names live in modules that import torch (seconds); `tianci --help` must not wait.
 _PUBLIC = {

@@ -27,6 +27,12 @@ from tianci.serve.limits import Limits
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="server processes"
 )
+@click.option(
+    "--lanes",
+    type=click.IntRange(1),
+    help="batches that may run side by side, each with its share of the threads (default: one per "
+    "thread, 4 at most)",
+)
 def serve(
     run: Run,
     models: tuple[str, ...],
@@ -36,6 +42,7 @@ def serve(
     api_key: str | None,
     allow_host: tuple[str, ...],
     workers: int,
+    lanes: int | None,
 ) -> None:
     """Serves models by HTTP, with the routes of OpenAI and text-embeddings-inference and its own.
 
@@ -52,6 +59,7 @@ def serve(
         runs=runs,
         **address(host, port, api_key, allow_host),
         workers=workers,
+        lanes=lanes,
         threads=run.threads,
         quiet=run.quiet,
         limits=run.get(Limits),

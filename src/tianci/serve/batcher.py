@@ -1,7 +1,8 @@
-"""Requests that wait together run together: one thread that packs waiting inputs by kind of work.
+"""Requests that wait together run together: lanes (threads) pack waiting inputs by kind of work.
 
-Nothing waits on purpose: while one batch runs, the next one gathers. An input that raises is found
-by halving its batch, so it fails alone. Work whose client has gone is not begun.
+Nothing waits on purpose: while batches run, the next ones gather. One input that comes while
+nothing runs has the machine for itself; several are shared out to the lanes. An input that raises
+is found by halving its batch, so it fails alone. Work whose client has gone is not begun.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+from tianci.serve.lanes import Lane
 from tianci.serve.refusal import Refusal
 
 
@@ -24,6 +27,10 @@ class Kind(Hashable, Protocol):
     @property
     def patient(self) -> bool:
         """Whether it takes long and lets other work in between its steps."""
+
+    @property
+    def shares(self) -> bool:
+        """Whether batches may run beside it, each with its share of the threads."""
 
     def run(self, items: Sequence[Any], step: Callable[[], None]) -> list[Any]:
         """One answer per item; patient work calls `step` now and then."""
@@ -37,21 +44,33 @@ class Job:
         self.left = size
         self.gone = False  # dropped by its client, or failed
         self.future: asyncio.Future[list[Any]] = loop.create_future()
-        self._loop = loop
+        self.loop = loop
 
     def settle(self, error: BaseException | None = None) -> None:
         """Wakes the request, from any thread."""
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.wake, error)
 
-        def wake() -> None:
-            if self.future.done():
-                return
-            if error is None:
-                self.future.set_result(self.results)
-            else:
-                self.future.set_exception(error)
+    def wake(self, error: BaseException | None = None) -> None:
+        """The same, in the thread of the loop."""
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(self.results)
+        else:
+            self.future.set_exception(error)
 
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(wake)
+
+def settle_all(jobs: Sequence[Job]) -> None:
+    """Wakes requests that are done: the loop once, not once for each."""
+    if not jobs or jobs[0].loop.is_closed():
+        return
+
+    def wake() -> None:
+        for job in jobs:
+            job.wake()
+
+    jobs[0].loop.call_soon_threadsafe(wake)
 
 
 class Entry(NamedTuple):
@@ -66,7 +85,7 @@ class Entry(NamedTuple):
 
 
 class Batcher:
-    """The queue and the thread that works it off."""
+    """The queue and the lanes that work it off."""
 
     def __init__(
         self,
@@ -74,19 +93,22 @@ class Batcher:
         queue_tokens: int,
         watch: Callable[[int, int], object] = lambda inputs, tokens: None,
         queue_seconds: float = math.inf,
+        lanes: int = 1,
+        threads: int = 1,
+        use: Callable[[int], object] = lambda threads: None,
     ):
         self.batch_tokens, self.queue_tokens, self.watch = batch_tokens, queue_tokens, watch
-        self.queue_seconds = queue_seconds
+        self.queue_seconds, self.threads = queue_seconds, threads
         self.waiting = 0  # tokens in the queue
         self.inputs = 0  # inputs in the queue
         self.ahead = 0.0  # seconds that the queue will probably take
         self._pace: dict[type, float] = {}  # seconds per token, lately, by class of work
         self._queues: dict[Kind, deque[Entry]] = {}
         self._ticket = 0
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._stopped = False
-        self._thread = threading.Thread(target=self._work, name="inference", daemon=True)
-        self._thread.start()
+        self._alone = False  # whether what runs has the machine for itself
+        self._lanes = [Lane(number, use) for number in range(lanes)]
 
     @property
     def full(self) -> bool:
@@ -94,25 +116,47 @@ class Batcher:
         room = min(self.batch_tokens, self.queue_tokens // 8)
         return self.waiting + room > self.queue_tokens or self.ahead > self.queue_seconds
 
+    def first(self, function: Callable[[], None]) -> Future[None]:
+        """Has something done by the first lane before any batch: loading the models."""
+        done: Future[None] = Future()
+
+        def task() -> None:
+            self._lanes[0].use(self.threads)
+            try:
+                function()
+                done.set_result(None)
+            except BaseException as error:
+                done.set_exception(error)
+            with self._lock:
+                self._lanes[0].busy = self._alone = False
+                self._assign()
+
+        with self._lock:
+            self._lanes[0].busy = self._alone = True
+            self._lanes[0].give(task)
+        return done
+
     def submit(self, kind: Kind, items: Sequence[Any], costs: Sequence[int]) -> Job:
         """Queues the inputs of a request, called from the event loop; 429 where there is no room.
 
         A request that is larger than the whole queue is taken when nothing else waits.
         """
         job, total = Job(len(items), asyncio.get_running_loop()), sum(costs)
-        with self._changed:
+        with self._lock:
             late = not kind.patient and self.ahead > self.queue_seconds
             if self.waiting and (late or self.waiting + total > self.queue_tokens):
                 raise self.overloaded()
-            queue = self._queues.setdefault(kind, deque())
             pace = 0.0 if kind.patient else self._pace.get(type(kind), 0.0)
+            if items:
+                queue = self._queues.setdefault(kind, deque())
             for place, (item, cost) in enumerate(zip(items, costs, strict=True)):
                 self._ticket += 1
                 queue.append(Entry(job, place, item, cost, self._ticket, cost * pace))
-            self._count(islice(queue, len(queue) - len(items), None), 1)
-            self._changed.notify()
+            if items:
+                self._count(islice(queue, len(queue) - len(items), None), 1)
+            self._assign()
         if not items:
-            job.settle()
+            job.wake()
         return job
 
     def overloaded(self) -> Refusal:
@@ -126,56 +170,68 @@ class Batcher:
 
     def drop(self, job: Job) -> None:
         """Frees what of a job has not begun."""
-        with self._changed:
-            job.gone = True
-            for kind, queue in list(self._queues.items()):
-                self._count([entry for entry in queue if entry.job is job], -1)
-                kept = deque(entry for entry in queue if entry.job is not job)
-                if kept:
-                    self._queues[kind] = kept
-                else:
-                    del self._queues[kind]
+        with self._lock:
+            self._drop(job)
+            self._assign()  # what was behind it may suit the lanes that are free
 
     def stop(self) -> None:
-        """Ends the thread behind the batch it works on."""
-        with self._changed:
+        """Ends the lanes behind the batches they work on."""
+        with self._lock:
             self._stopped = True
-            self._changed.notify()
-        self._thread.join(timeout=30)
+            for lane in self._lanes:
+                lane.stop()
+        for lane in self._lanes:
+            lane.join(30)
 
-    # ------------------------------------------------------------ the thread
+    # ------------------------------------------------------------ who does what; under the lock
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                while not self._queues and not self._stopped:
-                    self._changed.wait()
-                if self._stopped:
-                    return
-                kind, entries = self._take(list(self._queues))
-            self._batch(kind, entries)
-
-    def _between(self) -> None:
-        """Runs one waiting batch that is quick, while patient work pauses."""
-        with self._changed:
-            quick = [kind for kind in self._queues if not kind.patient]
-            if not quick:
+    def _assign(self) -> None:
+        """Gives waiting batches to free lanes."""
+        while self._queues and not self._alone and not self._stopped:
+            free = [lane for lane in self._lanes if not lane.busy]
+            if not free:
                 return
-            kind, entries = self._take(quick)
-        self._batch(kind, entries)
+            kind = self._oldest(self._queues)
+            idle = len(free) == len(self._lanes)
+            alone = len(self._lanes) == 1 or not kind.shares
+            if alone and not idle:
+                return  # it waits for all of them, and what is younger waits behind it
+            self._alone = alone or (idle and self.inputs == 1)
+            budget = self.batch_tokens
+            if not self._alone:
+                tokens = sum(entry.cost for entry in self._queues[kind])
+                budget = min(budget, -(-tokens // len(free)))
+            self._give(free[0], kind, self._take(kind, budget))
 
-    def _take(self, kinds: Sequence[Kind]) -> tuple[Kind, list[Entry]]:
-        """The kind whose first input has waited longest, and as many of its inputs as fit."""
-        kind = min(kinds, key=lambda one: self._queues[one][0].ticket)
+    def _give(self, lane: Lane, kind: Kind, entries: list[Entry]) -> None:
+        lane.busy = True
+        share = 1 if self._alone else len(self._lanes)
+
+        def task() -> None:
+            lane.use(max(1, self.threads // share))
+            done = self._batch(kind, entries, share)
+            with self._lock:
+                lane.busy = self._alone = False
+                self._assign()
+            settle_all(done)
+
+        lane.give(task)
+
+    def _oldest(self, kinds: Iterable[Kind]) -> Kind:
+        """The kind whose first input has waited longest."""
+        return min(kinds, key=lambda one: self._queues[one][0].ticket)
+
+    def _take(self, kind: Kind, budget: int) -> list[Entry]:
+        """As many inputs of a kind as fit."""
         queue, used = self._queues[kind], 0
         taken: list[Entry] = []
-        while queue and (not taken or used + queue[0].cost <= self.batch_tokens):
+        while queue and (not taken or used + queue[0].cost <= budget):
             taken.append(queue.popleft())
             used += taken[-1].cost
         if not queue:
             del self._queues[kind]
         self._count(taken, -1)
-        return kind, taken
+        return taken
 
     def _count(self, entries: Iterable[Entry], sign: int) -> None:
         """Adds what came to the sums, or takes off what went."""
@@ -186,18 +242,43 @@ class Batcher:
         if not self.inputs:
             self.ahead = 0.0  # sums of fractions do not come back to 0 by themselves
 
-    def _batch(self, kind: Kind, entries: list[Entry]) -> None:
+    def _drop(self, job: Job) -> None:
+        job.gone = True
+        for kind, queue in list(self._queues.items()):
+            self._count([entry for entry in queue if entry.job is job], -1)
+            kept = deque(entry for entry in queue if entry.job is not job)
+            if kept:
+                self._queues[kind] = kept
+            else:
+                del self._queues[kind]
+
+    # ------------------------------------------------------------ in a lane
+
+    def _between(self) -> None:
+        """Runs one waiting batch that is quick, while patient work pauses."""
+        with self._lock:
+            quick = [kind for kind in self._queues if not kind.patient]
+            if not quick:
+                return
+            kind = self._oldest(quick)
+            entries = self._take(kind, self.batch_tokens)
+        settle_all(self._batch(kind, entries, 1))
+
+    def _batch(self, kind: Kind, entries: list[Entry], share: int) -> list[Job]:
+        """Runs a batch beside `share - 1` others; the jobs that are done with it."""
         entries = [entry for entry in entries if not entry.job.gone]
         if not entries:
-            return
+            return []
         begun, tokens = time.perf_counter(), sum(entry.cost for entry in entries)
-        self._attempt(kind, entries)
+        done = self._attempt(kind, entries)
         if not kind.patient:
-            pace = (time.perf_counter() - begun) / max(1, tokens)
-            self._pace[type(kind)] = 0.8 * self._pace.get(type(kind), pace) + 0.2 * pace
+            pace = (time.perf_counter() - begun) / max(1, tokens) / share
+            with self._lock:
+                self._pace[type(kind)] = 0.8 * self._pace.get(type(kind), pace) + 0.2 * pace
         self.watch(len(entries), tokens)
+        return done
 
-    def _attempt(self, kind: Kind, entries: list[Entry]) -> None:
+    def _attempt(self, kind: Kind, entries: list[Entry]) -> list[Job]:
         """Runs a batch; where it raises, its halves, down to the input that is to blame."""
         try:
             answers = kind.run([entry.item for entry in entries], self._between)
@@ -205,20 +286,21 @@ class Batcher:
                 raise RuntimeError("a batch gave another number of answers than it had inputs")
         except Exception as error:
             if len(entries) == 1:
-                self._fail(entries[0].job, error)
-                return
+                with self._lock:
+                    self._drop(entries[0].job)
+                entries[0].job.settle(error)
+                return []
             middle = len(entries) // 2
+            done: list[Job] = []
             for half in (entries[:middle], entries[middle:]):
                 rest = [entry for entry in half if not entry.job.gone]
-                if rest:
-                    self._attempt(kind, rest)
-            return
-        for entry, answer in zip(entries, answers, strict=True):
-            entry.job.results[entry.place] = answer
-            entry.job.left -= 1
-            if not entry.job.left and not entry.job.gone:
-                entry.job.settle()
-
-    def _fail(self, job: Job, error: Exception) -> None:
-        self.drop(job)
-        job.settle(error)
+                done += self._attempt(kind, rest) if rest else []
+            return done
+        done = []
+        with self._lock:  # another lane may have the rest of a job
+            for entry, answer in zip(entries, answers, strict=True):
+                entry.job.results[entry.place] = answer
+                entry.job.left -= 1
+                if not entry.job.left and not entry.job.gone:
+                    done.append(entry.job)
+        return done

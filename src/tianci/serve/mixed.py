@@ -7,6 +7,7 @@ Shapes: T tokens, those of one adapter side by side.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,8 +26,9 @@ from tianci.serve.predictor import Predictor
 CLOSE = 1e-4  # of the probe; a body that was put together wrongly is off by far more
 
 
-class Ranges:
-    """Which tokens of the batch at hand belong to whom: (member, from, to)."""
+class Ranges(threading.local):
+    """Which tokens of the batch at hand belong to whom: (member, from, to). Each thread has its
+    own batch at hand."""
 
     def __init__(self) -> None:
         self.now: list[tuple[int, int, int]] = []
@@ -54,6 +56,10 @@ class Pool:
     @property
     def patient(self) -> bool:
         return False
+
+    @property
+    def shares(self) -> bool:
+        return True
 
     def run(self, items: Sequence[tuple[int, Example]], step: Callable[[], None]) -> list[Any]:
         """What each item's own head says."""

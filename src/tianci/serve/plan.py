@@ -30,6 +30,7 @@ class Plan:
     hosts: tuple[str, ...] = ()  # more names to answer to without a key
     workers: int = 1
     threads: int | None = None  # of each worker
+    lanes: int | None = None  # batches of a worker that may run side by side
     quiet: bool = False
     limits: Limits = field(default_factory=Limits)
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import uvicorn
 
+from tianci.serve.lanes import usual_lanes
 from tianci.serve.log import AccessLog, Silence
 from tianci.serve.models import read_models
 from tianci.serve.plan import LOCAL, Plan
@@ -48,6 +49,9 @@ def config_of(app: Any) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         ws="none",
+        # named, or uvicorn takes what it finds installed: this pair is the one that is tested
+        http="h11",
+        loop="asyncio",
         timeout_keep_alive=75,  # longer than nginx keeps its side open (60)
         h11_max_incomplete_event_size=65536,
     )
@@ -56,6 +60,9 @@ def config_of(app: Any) -> uvicorn.Config:
 def serve_alone(plan: Plan, at: socket.socket) -> None:
     if plan.threads is not None:
         torch.set_num_threads(plan.threads)
+    threads = torch.get_num_threads()
+    # batches side by side are for processors; a GPU works them off one after the other anyway
+    usual = 1 if torch.cuda.is_available() else usual_lanes(threads)
     service = Service(
         functools.partial(read_models, plan.models),
         plan.limits,
@@ -63,6 +70,8 @@ def serve_alone(plan: Plan, at: socket.socket) -> None:
         {*LOCAL, *plan.hosts},
         Silence() if plan.quiet else AccessLog(),
         None if plan.runs is None else Runs(plan.runs),
+        plan.lanes or usual,
+        threads,
     )
     Server(config_of(make_app(service)), service).run(sockets=[at])
     if service.failed is not None:

@@ -33,7 +33,7 @@ def make_app(service: Service) -> Gate:
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
-        loading = asyncio.get_running_loop().run_in_executor(None, service.start)
+        loading = asyncio.wrap_future(service.start())
         yield
         await loading
         service.batcher.stop()

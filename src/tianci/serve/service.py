@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+
+import torch
 
 from tianci.serve.batcher import Batcher
 from tianci.serve.limits import Limits
@@ -24,22 +27,31 @@ class Service:
     hosts: Collection[str] = LOCAL  # names it answers to while it has no key
     log: AccessLog = field(default_factory=AccessLog)
     runs: Runs | None = None  # training runs that may be looked at
+    lanes: int = 2  # batches that may run side by side
+    threads: int = 1  # of torch, for all lanes together
 
     def __post_init__(self) -> None:
         self.metrics = Metrics()
         limits = self.limits
         self.batcher = Batcher(
-            limits.batch_tokens, limits.queue_tokens, self._ran, limits.queue_seconds
-        )
+            limits.batch_tokens, limits.queue_tokens, self._ran, limits.queue_seconds,
+            self.lanes, self.threads, torch.set_num_threads,
+        )  # fmt: skip
         self.models: Models | None = None
         self.failed: Exception | None = None  # why loading ended
         self.draining = False
         self.open = 0  # requests that are being answered
 
-    def start(self) -> None:
-        """Loads the models; may take long, so another thread does it."""
+    def start(self) -> Future[None]:
+        """Begins to load the models, which may take long; the future ends with it."""
+        return self.batcher.first(self._load)
+
+    def _load(self) -> None:
         try:
-            self.models = self.load()
+            models = self.load()
+            for one in models.served:
+                one.abilities  # noqa: B018  (tries the model out: now, not at the first request)
+            self.models = models
         except Exception as error:
             self.failed = error
 

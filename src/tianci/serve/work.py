@@ -40,6 +40,11 @@ class Work:
     def patient(self) -> bool:
         return False
 
+    @property
+    def shares(self) -> bool:
+        # patient work changes its model for a moment (hooks, the order of weights in memory)
+        return not self.patient
+
 
 @dataclass(frozen=True)
 class Embed(Work):
