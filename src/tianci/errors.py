@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
+
+LONGEST_NAME = 100  # characters of a name that are shown
+# control characters, the ones that turn the direction of writing, and halves of pairs
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UserError(Exception):
@@ -20,8 +25,21 @@ class Stopped(Exception):  # noqa: N818  (not an error: everything was saved)
         self.number = number
 
 
+def shorten(text: str, most: int = 1000) -> str:
+    """A text without its middle where it is too long for a message."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
+
+
+def one_line(text: str) -> str:
+    """A message as one line that cannot command a terminal: what a file says may be part of it."""
+    plain = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text.strip())
+    return shorten(plain)
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     """An error that names the nearest known name and then all of them."""
+    name = shorten(name, LONGEST_NAME)  # files name things too, and comparing takes its square
     names = sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f'did you mean "{near[0]}"? ' if near else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from typing import Any
 
 from tianci.errors import UserError
 
+MOST_JSON = 64_000_000  # bytes of a JSON file; the record of a large run has a tenth of it
+MOST_VALUES = 4_000_000  # values in one
 
 def sync(path: Path) -> None:
     """Forces a file or a directory entry to the disk."""
@@ -88,18 +91,54 @@ def write_file(path: str | Path, content: str | bytes) -> None:
     sync(target.parent)
 
 
-def read_json(path: str | Path) -> dict[str, Any]:
-    """The JSON object in a file, or one sentence that says what is wrong with it."""
+def check_file(path: str | Path, most: int) -> int:
+    """The size of a regular file; refuses pipes and devices, which may never end, and what is too
+    large to be what it should be."""
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        about = os.stat(path)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from error
+    if not stat.S_ISREG(about.st_mode):
+        raise UserError(f"{path} is not a file that can be read")
+    if about.st_size > most:
+        raise UserError(
+            f"{path} has {about.st_size:,} bytes; such a file has at most {most:,}, so it is "
+            "refused unread"
+        )
+    return about.st_size
+
+
+def read_small(path: str | Path, most: int = MOST_JSON) -> bytes:
+    """The bytes of a file that is known to be small."""
+    check_file(path, most)
+    try:
+        return Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+def parse_json(path: str | Path, data: bytes) -> Any:
+    """The JSON value in the bytes of a file, or one sentence that says what is wrong with it."""
+    # each value takes up to 20 times its text in memory: a file of nothing but commas is refused
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
+        raise UserError(f"{path} holds more than {MOST_VALUES:,} values, so it is refused")
+    try:
+        return json.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text (byte {error.start})") from error
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+    except RecursionError:
+        raise UserError(f"{path}: its values are nested too deeply to be read") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise UserError(f"{path}: not JSON that can be read ({error})") from error
+
+
+def read_json(path: str | Path, most: int = MOST_JSON) -> dict[str, Any]:
+    """The JSON object in a file, or one sentence that says what is wrong with it."""
+    value = parse_json(path, read_small(path, most))
     if not isinstance(value, dict):
         raise UserError(f"{path} holds a JSON {type(value).__name__}, but an object is needed")
     return value

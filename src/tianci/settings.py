@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from tianci.errors import UserError, unknown
+from tianci.files import read_small
 
 Table = dict[str, Any]
+MOST_TOML = 1_000_000  # bytes of a file with settings, which people write by hand
 S = TypeVar("S")
 
 
@@ -31,14 +33,12 @@ def setting(default: Any, help: str, flag: str | None = None) -> Any:
 
 def read_toml(path: str | Path) -> Table:
     """The tables of a TOML file."""
+    data = read_small(path, MOST_TOML)
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(data.decode("utf-8"))
+    except RecursionError:
+        raise UserError(f"{path} is not TOML that can be read: it is nested too deeply") from None
+    except ValueError as error:  # not TOML, not UTF-8, a number of thousands of digits
         raise UserError(f"{path} is not TOML: {error}") from error
 
 
@@ -50,7 +50,7 @@ def parse_assignment(text: str) -> tuple[str, str, Any]:
         raise UserError(f'"{text}" is not section.key=value, for example train.lr=3e-5')
     try:
         return section, key, tomllib.loads(f"value = {value.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return section, key, value.strip()
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from tianci import __version__
-from tianci.errors import Stopped, UserError, unknown
+from tianci.errors import Stopped, UserError, one_line, unknown
 
 # name -> what it does; kept here as text so that `tianci --help` imports no command and no torch
 COMMANDS = {
@@ -93,16 +93,17 @@ def _complain(error: Exception) -> int:
     if isinstance(error, click.ClickException):
         name = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else None
         hint = f"; see {name} --help" if name else ""
-        print(f"tianci: {error.format_message().rstrip('.')}{hint}", file=sys.stderr)
+        print(f"tianci: {one_line(error.format_message()).rstrip('.')}{hint}", file=sys.stderr)
         return 2
     if isinstance(error, Stopped):
         print(f"tianci: {error}", file=sys.stderr)
         return 128 + error.number
     if isinstance(error, UserError):
-        print(f"tianci: {error}", file=sys.stderr)
+        print(f"tianci: {one_line(str(error))}", file=sys.stderr)
         return 2
     if isinstance(error, BrokenPipeError):
         sys.stdout = None  # the reader has gone; python must not try to flush at exit
         return 1
-    print(f"tianci: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
+    said = one_line(f"{type(error).__name__}: {error}")
+    print(f"tianci: {said} (--debug shows where)", file=sys.stderr)
     return 1
