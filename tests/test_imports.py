@@ -15,7 +15,7 @@ LEVELS = [
     {"evaluate", "compress", "convert", "export"},
     {"train"},
     {"goals"},
-    {"checkpoint", "adapters", "sentence_files", "public_format"},
+    {"checkpoint", "adapters", "sentence_files", "public_format", "about"},
     {"models"},
     {"nn", "data"},
     {"text", "batch", "metrics"},

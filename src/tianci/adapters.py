@@ -17,9 +17,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from tianci import __version__, checkpoint
-from tianci.checkpoint import OWN, Checkpoint
+from tianci.about import read_about
+from tianci.checkpoint import OWN, Checkpoint, Tensors
 from tianci.errors import UserError
-from tianci.files import read_json, write_directory, write_json
+from tianci.files import write_directory, write_json
 from tianci.models import family
 from tianci.nn import adapter
 from tianci.nn.task_heads import HeadPlan, PlannedHead
@@ -81,11 +82,18 @@ def write(
 def read(folder: str | Path, base: str | Path | None = None) -> Checkpoint:
     """The base with this adapter in it."""
     place = Path(folder)
-    about = read_json(place / "tianci.json")
-    told = about.get("adapter") or {}
+    about, told = read_told(place)
     model = checkpoint.read(base_of(place, told, base))
     put(model, place, about, told)
     return model
+
+
+def read_told(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What tianci.json says, and what it says about the base."""
+    about = read_about(folder)
+    if not about.get("adapter"):
+        raise UserError(f"{folder} is not an adapter: its tianci.json does not name a base")
+    return about, about["adapter"]
 
 
 def base_of(folder: Path, told: dict[str, Any], given: str | Path | None) -> Path:
@@ -110,6 +118,8 @@ def put(model: Checkpoint, folder: Path, about: dict[str, Any], told: dict[str, 
     config = model.model.config
     if told["layers"] < config.layers:
         model.model.keep_layers(told["layers"])
+    if not 0 <= told["size"] <= config.width or told["layers"] < 1:
+        raise UserError(f"{folder}: an adapter of size {told['size']} does not fit its base")
     if told["size"]:
         adapter.insert(model.model, config.width, told["size"])
     try:
@@ -121,10 +131,10 @@ def put(model: Checkpoint, folder: Path, about: dict[str, Any], told: dict[str, 
         inside = f"heads.{kind}."
         state = {n.removeprefix(inside): t for n, t in tensors.items() if n.startswith(inside)}
         head = _empty(model, kind, about, state)
-        head.load_state_dict(state)
+        _load(head, state, folder, strict=True)
         model.heads[kind] = head.eval()
     body = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
-    wrong = model.model.load_state_dict(body, strict=False).unexpected_keys
+    wrong = _load(model.model, body, folder, strict=False)
     if wrong:
         raise UserError(f"{folder / FILE}: {wrong[0]} has no place in this base")
     model.model.eval()
@@ -132,11 +142,27 @@ def put(model: Checkpoint, folder: Path, about: dict[str, Any], told: dict[str, 
     model.extra |= about.get("public", {})
 
 
+def _load(module: nn.Module, state: Tensors, folder: Path, strict: bool) -> list[str]:
+    """Puts tensors in their places; the names of those that have none."""
+    for name, tensor in state.items():
+        if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
+            raise UserError(f"{folder / FILE}: {name} holds values that are not finite numbers")
+    try:
+        return list(module.load_state_dict(state, strict=strict).unexpected_keys)
+    except RuntimeError as error:  # torch lists all that does not fit, line by line
+        first = (str(error).splitlines() or [""])[-1].strip()
+        raise UserError(f"{folder / FILE} does not fit its base: {first}") from error
+
+
 def _empty(
     model: Checkpoint, kind: str, about: dict[str, Any], state: dict[str, torch.Tensor]
 ) -> nn.Module:
     if kind == OWN:
-        return PlannedHead(model.model.config.width, build(HeadPlan, about["head"], "head"))
-    outputs = state["linear.weight"].shape[0]
-    head: nn.Module = family(model.family).TASK_HEADS[kind](model.model.config, outputs)
+        return PlannedHead(
+            model.model.config.width, build(HeadPlan, about.get("head") or {}, "head")
+        )
+    known = family(model.family).TASK_HEADS
+    if kind not in known or state.get("linear.weight", torch.empty(0)).ndim != 2:
+        raise UserError(f"tianci.json of this adapter names a head, {kind!r:.100}, without weights")
+    head: nn.Module = known[kind](model.model.config, state["linear.weight"].shape[0])
     return head

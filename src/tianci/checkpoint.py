@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tianci import __version__, sentence_files
+from tianci.about import read_about
 from tianci.errors import UserError, unknown
 from tianci.files import read_json, write_directory, write_json
 from tianci.models import family, preset_names
@@ -300,12 +301,13 @@ def read(directory: str | Path, mapped: bool = False) -> Checkpoint:
         )
     values = read_json(folder / "config.json")
     kind, config, extra = config_from_public(folder / "config.json", values)
-    about = read_json(folder / "tianci.json") if (folder / "tianci.json").exists() else {}
+    about = read_about(folder)
     plan = build(HeadPlan, about["head"], "head") if about.get("head") else None
-    architecture = next(iter(values.get("architectures") or ()), None)
+    architecture = _architecture(folder / "config.json", values)
     tensors, told = read_tensors(folder), about.get("heads") or ()
     checkpoint = assemble(kind, config, tensors, str(folder), architecture, plan, told, mapped)
     checkpoint.extra, checkpoint.about = extra, about
+    _check_labels(folder / "config.json", extra)
     if any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
         checkpoint.tokenizer = Tokenizer.load(folder)
         size, rows = len(checkpoint.tokenizer), config.vocabulary
@@ -314,6 +316,23 @@ def read(directory: str | Path, mapped: bool = False) -> Checkpoint:
                 f"{folder}: the tokenizer has {size} entries, but the model only {rows}"
             )
     return checkpoint
+
+
+def _architecture(path: Path, values: Mapping[str, Any]) -> str | None:
+    """The class that the files were written by, where they tell."""
+    told = values.get("architectures") or []
+    if not isinstance(told, list) or not all(isinstance(name, str) for name in told):
+        raise UserError(f"{path}: architectures is no list of names")
+    return next(iter(told), None)
+
+
+def _check_labels(path: Path, extra: Mapping[str, Any]) -> None:
+    names = extra.get("id2label") or {}
+    if not isinstance(names, dict) or not all(
+        key.isascii() and key.isdigit() and len(key) < 10 and isinstance(name, str)
+        for key, name in names.items()
+    ):
+        raise UserError(f"{path}: id2label does not give names to numbers")
 
 
 def _no_model(folder: Path) -> UserError:

@@ -17,6 +17,7 @@ from tianci.errors import UserError
 MOST_JSON = 64_000_000  # bytes of a JSON file; the record of a large run has a tenth of it
 MOST_VALUES = 4_000_000  # values in one
 
+
 def sync(path: Path) -> None:
     """Forces a file or a directory entry to the disk."""
     handle = os.open(path, os.O_RDONLY)

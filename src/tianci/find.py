@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import pkgutil
+import sys
 from importlib import import_module
 from types import ModuleType
 
-from tianci.errors import UserError, unknown
+from tianci.errors import LONGEST_NAME, UserError, shorten, unknown
 
 
 def names(package: str) -> list[str]:
     """The files of a package that can be named by users."""
     path = import_module(package).__path__
     return sorted(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_"))
+
+
+def check_told(package: str, name: str, what: str) -> None:
+    """Refuses a plug-in that a file names: importing it would run code that the file chose.
+
+    One that is imported already was chosen by the user.
+    """
+    if name not in names(package) and name not in sys.modules:
+        raise UserError(
+            f'{what} "{shorten(name, LONGEST_NAME)}" is not part of tianci, and a file cannot '
+            "have code imported; import the plug-in first"
+        )
 
 
 def find(package: str, name: str, what: str, skip: tuple[str, ...] = ("base",)) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,13 +13,15 @@ import msgspec
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from tianci.errors import UserError
-from tianci.files import read_json
+from tianci.errors import LONGEST_NAME, UserError, shorten
+from tianci.files import check_file, read_json
 from tianci.models import families, family
 from tianci.models.base import Names, Public, Turned
 
 Tensors = dict[str, Tensor]
 ADAPTER_PREFIX = "adapters."
+MOST_WEIGHTS = 1 << 44  # bytes; only pipes and devices are refused
+_OUTSIDE = frozenset("/\\\0")  # characters that lead out of a directory
 
 
 def translate(names: Names, module: nn.Module) -> Iterator[tuple[str, list[str]]]:
@@ -69,17 +72,25 @@ def config_to_public(public: Public, config: Any) -> dict[str, Any]:
 def config_from_public(path: Path, values: Mapping[str, Any]) -> tuple[str, Any, dict[str, Any]]:
     """(family, config, the entries we do not use) of a config.json."""
     kind = values.get("model_type")
+    if not isinstance(kind, str):
+        kind = None if kind is None else type(kind).__name__
     # most families are called as their model_type: then the other files need not be read
     here = [kind] if kind in families() and family(kind).PUBLIC.model_type == kind else families()
     known = {family(name).PUBLIC.model_type: name for name in here}
-    if kind not in known:
-        raise UserError(f'{path}: model_type is "{kind}"; tianci reads: {", ".join(sorted(known))}')
+    if kind is None or kind not in known:
+        named = shorten(str(kind), LONGEST_NAME)
+        raise UserError(
+            f'{path}: model_type is "{named}"; tianci reads: {", ".join(sorted(known))}'
+        )
     module: ModuleType = family(known[kind])
     public: Public = module.PUBLIC
     for name, wanted in public.fixed.items():
         if values.get(name, wanted) != wanted:
             raise UserError(f"{path}: {name} is {values[name]!r}, but tianci only knows {wanted!r}")
     told = {**public.absent, **values}
+    for theirs in public.config.values():
+        if isinstance(told.get(theirs), float) and not math.isfinite(told[theirs]):
+            raise UserError(f"{path}: {theirs} is {told[theirs]}, not a finite number")
     ours = {o: told[t] for o, t in public.config.items() if told.get(t) is not None}
     try:
         config = public.read(msgspec.convert(ours, module.Config), told)
@@ -89,6 +100,8 @@ def config_from_public(path: Path, values: Mapping[str, Any]) -> tuple[str, Any,
         raise UserError(f"{path}: {name}: {reason[0].lower()}{reason[1:]}") from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UserError(f"{path}: a setting has a value of the wrong kind ({error})") from error
     used = {
         *config_to_public(public, config),
         "model_type",
@@ -108,10 +121,7 @@ def read_tensors(directory: Path) -> Tensors:
     if (directory / "model.safetensors").exists():
         files = {directory / "model.safetensors": None}
     elif index.exists():
-        shards = read_json(index).get("weight_map")
-        if not isinstance(shards, dict):
-            raise UserError(f"{index} has no weight_map")
-        files = {directory / name: None for name in sorted(set(shards.values()))}
+        files = {directory / name: None for name in shard_names(index)}
     elif (directory / "pytorch_model.bin").exists():
         raise UserError(
             f"{directory} holds pytorch_model.bin, a pickle, which is never loaded directly; "
@@ -121,6 +131,8 @@ def read_tensors(directory: Path) -> Tensors:
         raise UserError(f"{directory} has no model.safetensors")
     tensors: Tensors = {}
     for file in files:
+        if file.exists():
+            check_file(file, MOST_WEIGHTS)
         try:
             with safe_open(file, framework="pt") as content:
                 for name in content.keys():  # noqa: SIM118  (not a dict)
@@ -130,6 +142,21 @@ def read_tensors(directory: Path) -> Tensors:
         except (SafetensorError, OSError) as error:
             raise UserError(f"{file} is not a whole safetensors file: {error}") from error
     return tensors
+
+
+def shard_names(index: Path) -> list[str]:
+    """The files that an index names, all of them beside it."""
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise UserError(f"{index} has no weight_map")
+    names = list(shards.values())
+    wrong = [n for n in names if not isinstance(n, str) or not n.strip(".") or _OUTSIDE & set(n)]
+    if wrong:
+        raise UserError(
+            f"{index}: weight_map names {shorten(repr(wrong[0]), LONGEST_NAME)}, but weights stand "
+            "in files beside it"
+        )
+    return sorted(set(names))
 
 
 def plain_names(public: Public, tensors: Mapping[str, Tensor]) -> Tensors:

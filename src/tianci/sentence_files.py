@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tianci.files import read_json, write_json
+from tianci.errors import UserError
+from tianci.files import read_json, read_small, write_json
 from tianci.nn.task_heads import HeadPlan
 
 # ours -> theirs; the concatenated poolings stand in another order there, so they are left out
@@ -63,7 +64,11 @@ def read(folder: Path) -> dict[str, Any]:
             ]
         if len(chosen) == 1:
             found["pooling"] = chosen[0]
-    found["normalize"] = "Normalize" in (folder / "modules.json").read_text(encoding="utf-8")
-    if (folder / "sentence_bert_config.json").exists():
-        found["limit"] = read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+    found["normalize"] = b"Normalize" in read_small(folder / "modules.json")
+    lengths = folder / "sentence_bert_config.json"
+    if lengths.exists():
+        limit = read_json(lengths).get("max_seq_length")
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise UserError(f"{lengths}: max_seq_length is no number of tokens")
+        found["limit"] = limit
     return found

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +20,7 @@ from tianci.errors import UserError, unknown
 from tianci.files import read_small
 
 Table = dict[str, Any]
+LONE_SURROGATE = re.compile("[\\ud800-\\udfff]")  # what bytes that are not UTF-8 become
 MOST_TOML = 1_000_000  # bytes of a file with settings, which people write by hand
 S = TypeVar("S")
 
@@ -46,6 +49,8 @@ def parse_assignment(text: str) -> tuple[str, str, Any]:
     """`train.lr=3e-5` as ("train", "lr", 3e-05); a value that is not TOML is a string."""
     name, equals, value = text.partition("=")
     section, dot, key = name.strip().partition(".")
+    if LONE_SURROGATE.search(text):
+        raise UserError("what follows --set is not UTF-8 text")
     if not (equals and dot and section and key):
         raise UserError(f'"{text}" is not section.key=value, for example train.lr=3e-5')
     try:
@@ -97,6 +102,8 @@ def resolve(
 def build(kind: type[S], values: Mapping[str, Any], section: str) -> S:
     """A dataclass from plain values; wrong names and types are answered in one sentence."""
     names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    if not isinstance(values, Mapping):
+        raise UserError(f"{section} holds a {type(values).__name__}, but a table is needed")
     for key in values:
         if key not in names:
             raise unknown("setting", f"{section}.{key}", [f"{section}.{name}" for name in names])
@@ -108,6 +115,18 @@ def build(kind: type[S], values: Mapping[str, Any], section: str) -> S:
         raise UserError(
             f"setting {section}.{key or '?'}: {reason[0].lower()}{reason[1:]}"
         ) from error
+    except RecursionError:
+        raise UserError(f"{section}: its values are nested too deeply") from None
+
+
+def convert(path: str | Path, values: Any, kind: type[S]) -> S:
+    """The values of a file as a type; what does not fit is answered in one sentence."""
+    try:
+        return msgspec.convert(values, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        where = f"{place.rstrip('`')}: " if place else ""
+        raise UserError(f"{path}: {where}{reason[0].lower()}{reason[1:]}") from error
 
 
 def as_table(value: Any) -> Table:
@@ -143,4 +162,6 @@ def _literal(value: Any) -> str:
     if isinstance(value, str):
         # TOML and JSON strings share their escapes, but for DEL, which JSON leaves bare
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
-    return json.dumps(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")

@@ -303,7 +303,7 @@ def test_folders_we_do_not_read(bert: Path) -> None:
     with pytest.raises(UserError, match="found: none; give a folder with exactly one"):
         read_google_bert(bert)
     (bert / "bert_config.json").write_text("{")
-    with pytest.raises(UserError, match=r"bert_config\.json: not JSON"):
+    with pytest.raises(UserError, match=r"bert_config\.json, line 1: not JSON"):
         read_google_bert(bert)
     (bert / "bert_config.json").unlink()
     with pytest.raises(UserError, match=r"bert_config\.json: no such file"):

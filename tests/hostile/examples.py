@@ -131,7 +131,11 @@ def recipe(folder: Path) -> None:
 def tokenizer(kind: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         (folder / "text.txt").write_text(TEXT * 3, encoding="utf-8")
-        wanted = Vocabulary(kind=kind, size=300 if kind == "byte-bpe" else 43 if kind == "unigram" else 50, hold_back=0.0)  # type: ignore[arg-type]
+        wanted = Vocabulary(
+            kind=kind,
+            size=300 if kind == "byte-bpe" else 43 if kind == "unigram" else 50,
+            hold_back=0.0,
+        )  # type: ignore[arg-type]
         made, _ = learn([folder / "text.txt"], wanted)
         made.save(folder)
 
@@ -212,6 +216,10 @@ def classifier(folder: Path) -> None:
 def adapted(folder: Path) -> None:
     written_model(folder / "base")
     model = checkpoint.read(folder / "base")
+    model.heads = {
+        "sequence": checkpoint.fresh_task_head("bert", model.model.config, "sequence", 2)
+    }
+    model.about = {"task": {"name": "classify", "labels": ["a", "b"]}}
     adapter.insert(model.model, model.model.config.width, 4)
     adapters.write(folder / "adapter", model, folder / "base")
 
@@ -229,7 +237,10 @@ def run(folder: Path) -> None:
     place = folder / "runs" / "one"
     place.mkdir(parents=True)
     (place / "log.jsonl").write_text("\n".join(map(json.dumps, LOG)) + "\n")
-    tables = {"pretrain": {"corpus": "store", "out": "x", "preset": "bert-tiny"}, "train": {"steps": 2}}
+    tables = {
+        "pretrain": {"corpus": "store", "out": "x", "preset": "bert-tiny"},
+        "train": {"steps": 2},
+    }
     (place / "run.json").write_text(json.dumps({"tianci": "0", "seed": 0, "settings": tables}))
     tuned = folder / "runs" / "two"
     tuned.mkdir()
@@ -259,5 +270,3 @@ def tensorflow(folder: Path) -> None:
 
 def vectors(folder: Path) -> None:
     np.save(folder / "v.npy", np.ones((3, 4), np.float32))
-
-

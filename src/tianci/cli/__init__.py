@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib import import_module
 
@@ -73,6 +74,9 @@ def tianci() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits: 0 done, 2 bad input, 1 failed while running, 130 stopped."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # half a character, or one that the terminal cannot show, is written as JSON escapes it
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = tianci.main(arguments, prog_name="tianci", standalone_mode=False)
     except Exception as error:

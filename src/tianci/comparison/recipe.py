@@ -147,9 +147,13 @@ def _entry(table: Table, path: Path) -> Entry:
 def _labels(table: Table, shared: Mapping[str, Any], folder: Path, path: Path) -> Labels:
     rest = {name: value for name, value in table.items() if name not in ("name", "task")}
     task = table.get("task")
-    if task not in task_names():
-        raise unknown("task", str(task), task_names())
-    settings = {**shared.get(task, {}), **rest.pop(task, {})}
+    if not isinstance(task, str) or task not in task_names():
+        named = task if isinstance(task, str) else f"a {type(task).__name__}"
+        raise unknown("task", named, task_names())
+    own = rest.pop(task, {})
+    if not isinstance(own, dict):
+        raise UserError(f'{path}: "{task}" of a task holds a {type(own).__name__}, not a table')
+    settings = {**shared.get(task, {}), **own}
     for name in FILES:
         if name in rest:
             rest[name] = str(_file(rest[name], folder, path))
@@ -159,8 +163,10 @@ def _labels(table: Table, shared: Mapping[str, Any], folder: Path, path: Path) -
 
 
 def _file(name: Any, folder: Path, path: Path) -> Path:
-    place = folder / str(name)
-    if not place.exists():
+    if not isinstance(name, str):
+        raise UserError(f"{path}: a file is named by a text, not by a {type(name).__name__}")
+    place = folder / name
+    if "\0" in name or not place.exists():
         raise UserError(
             f"{path} names {name}, but there is no {place}; fetch the data, or say with --data DIR "
             "where they are"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tianci.errors import UserError
-from tianci.files import read_json
+from tianci.public_format import shard_names
 
 
 def read_bin(directory: Path) -> dict[str, Tensor]:
@@ -17,7 +17,7 @@ def read_bin(directory: Path) -> dict[str, Tensor]:
     index = directory / "pytorch_model.bin.index.json"
     names = ["pytorch_model.bin"]
     if index.exists():
-        names = sorted(set(read_json(index).get("weight_map", {}).values()))
+        names = shard_names(index)
     tensors: dict[str, Tensor] = {}
     for name in names:
         file = directory / name

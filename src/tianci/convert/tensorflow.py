@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from tianci.convert.tensor_bundle import read_bundle
 from tianci.errors import UserError
+from tianci.files import read_json
 
 # the optimiser's; tf.train.AdamOptimizer and a well-known fork name their slots after themselves
 SKIPPED = {"adam_m", "adam_v", "Adam", "Adam_1", "global_step", "beta1_power", "beta2_power"}
@@ -78,17 +78,11 @@ def _prefix(directory: Path) -> Path:
 
 def _config(file: Path) -> dict[str, Any]:
     """bert_config.json, with what Hugging Face's config.json says besides."""
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{file}: no such file; put it beside the checkpoint") from error
-    except ValueError as error:
-        raise UserError(f"{file}: not JSON ({error}); copy or download it again") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{file}: not a JSON object; copy or download it again")
+    if not file.exists():
+        raise UserError(f"{file}: no such file; put it beside the checkpoint")
     return {
         "layer_norm_eps": 1e-12,  # fixed in google's code, so its file does not say
-        **config,
+        **read_json(file),
         "model_type": "bert",
         "architectures": ["BertForPreTraining"],
     }

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tianci.data.store_record import check_record
 from tianci.errors import UserError, unknown
 from tianci.files import read_json, write_directory, write_json
 
@@ -61,12 +62,12 @@ class Shard:
     @cached_property
     def sentences(self) -> Borders:
         """Where sentences start in `tokens`; one more value for the end."""
-        return self._map("sentences.bin", BORDER, self.sentence_count + 1)
+        return self._borders("sentences.bin", self.sentence_count, self.token_count)
 
     @cached_property
     def documents(self) -> Borders:
         """Where documents start in `sentences`; one more value for the end."""
-        return self._map("documents.bin", BORDER, self.document_count + 1)
+        return self._borders("documents.bin", self.document_count, self.sentence_count)
 
     def word_starts(self, start: int, end: int) -> npt.NDArray[np.bool_] | None:
         """For tokens start to end: whether a word begins there; None when words are not stored."""
@@ -85,6 +86,16 @@ class Shard:
     @cached_property
     def _words(self) -> npt.NDArray[np.uint8]:
         return self._map("words.bin", np.dtype("u1"), (self.token_count + 7) // 8)
+
+    def _borders(self, name: str, count: int, end: int) -> Borders:
+        """Borders from 0 to `end` that never go back: all reading rests on them."""
+        borders: Borders = self._map(name, BORDER, count + 1)
+        if borders[0] != 0 or borders[-1] != end or (borders[1:] < borders[:-1]).any():
+            raise UserError(
+                f"{self.directory / name} is damaged: its numbers do not go up from 0 to {end:,}; "
+                "prepare the text again"
+            )
+        return borders
 
     def _map(self, name: str, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
         if count == 0:  # an empty file cannot be mapped
@@ -121,6 +132,7 @@ class Corpus:
     def __init__(self, directory: str | Path, info: dict[str, Any] | None = None):
         self.directory = Path(directory)
         self.info = read_manifest(self.directory) if info is None else info
+        check_record(self.directory / MANIFEST, self.info)
         dtype = np.dtype(self.info["dtype"])
         self.splits = {
             name: Split([self._shard(shard, dtype) for shard in shards])
@@ -180,7 +192,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     info = read_json(directory / MANIFEST)
     if info.get("version") != VERSION:
         raise UserError(
-            f"{directory}: a corpus of version {info.get('version')}, but this tianci reads "
+            f"{directory}: a corpus of version {info.get('version')!r:.40}, but this tianci reads "
             f"{VERSION}; prepare the text again"
         )
     return info

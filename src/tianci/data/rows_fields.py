@@ -156,7 +156,7 @@ def _listed(value: str, split: Callable[[str], list[str]]) -> Any:
     if value.lstrip().startswith("[") and value.rstrip().endswith("]"):
         try:
             return msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass  # a text may begin with a bracket
     return split(value)
 

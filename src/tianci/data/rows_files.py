@@ -75,7 +75,7 @@ def _json_lines(path: Path) -> Records:
 def _json_record(name: str, number: int, line: str) -> Record | RowError:
     try:
         record = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return RowError("not JSON", name, number, f"not JSON ({error}); write one object per line")
     if not isinstance(record, dict):
         what = f'{_kind(record)}, not an object with named columns such as {{"text": ...}}'
@@ -219,7 +219,7 @@ def _json(path: Path) -> Records:
     """SQuAD, a list of records, or JSON lines under another name (as CLUE has them)."""
     try:
         content = msgspec.json.decode(whole_text(path))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         yield from _json_lines(path)
         return
     if isinstance(content, dict) and isinstance(content.get("data"), list):

@@ -89,7 +89,7 @@ def keep_vectors(
 def _read(path: Path) -> Vectors:
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # numpy reads the header with Python's tokenizer, which has its own
         raise UserError(f"{path} is not a NumPy array of vectors ({error})") from error
     if not isinstance(found, np.ndarray) or not np.issubdtype(found.dtype, np.floating):
         raise UserError(f"{path} is not a NumPy array of vectors")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tianci.batch import Batch, Layout
-from tianci.errors import UserError
+from tianci.errors import UserError, shorten
 from tianci.nn import initial
 from tianci.nn.activations import activation
 from tianci.nn.attention import SelfAttention
@@ -126,11 +126,21 @@ def post_norm_block(config: Any, norm_eps: float, pattern: Pattern | None = None
     )
 
 
+# Far above every public model; a file that asks for more was made to exhaust the machine.
+LARGEST = {"layers": 1_000, "decoder_layers": 1_000}
+LARGEST_SIZE = 1 << 24
+
+
 def check_positive(config: Any, *names: str) -> None:
     """Refuses sizes below 1 (no layers at all is possible)."""
     for name in ("vocabulary", "width", "layers", "heads", "hidden", "positions", *names):
-        if getattr(config, name) < (0 if name == "layers" else 1):
-            raise UserError(f"a model with {name} = {getattr(config, name)} cannot be built")
+        value = getattr(config, name)
+        if value < (0 if name == "layers" else 1):
+            raise UserError(f"a model with {name} = {value} cannot be built")
+        most = LARGEST.get(name, LARGEST_SIZE)
+        if value > most:
+            told = shorten(str(value), 40)
+            raise UserError(f"a model with {name} = {told} cannot be built; {most:,} is the most")
 
 
 def check_sizes(config: Any, *names: str) -> None:

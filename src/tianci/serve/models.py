@@ -16,7 +16,6 @@ from safetensors import safe_open
 from tianci import adapters, checkpoint
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
-from tianci.files import read_json
 from tianci.goals.tasks.base import Example, Task
 from tianci.serve.attribution import can_attribute
 from tianci.serve.batcher import Kind
@@ -170,8 +169,7 @@ def _adapted(
     folder: Path, bases: dict[str, Checkpoint], device: str | None
 ) -> tuple[str, Predictor]:
     """The base's hash and the model of an adapter; it owns only what the adapter's file holds."""
-    about = read_json(folder / "tianci.json")
-    told = about.get("adapter") or {}
+    about, told = adapters.read_told(folder)
     key = str(told.get("base_hash"))
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if key not in bases:

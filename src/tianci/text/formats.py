@@ -58,24 +58,45 @@ def _json_or_nothing(path: Path) -> dict[str, Any]:
 def _engine_from_json(path: Path) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
-        raise UserError(f"{path}: not a tokenizer file: {error}") from error
+    except BaseException as error:
+        raise fault_of(error, f"{path}: not a tokenizer file") from error
+
+
+def fault_of(error: BaseException, what: str = "this tokenizer cannot be used") -> UserError:
+    """What the engine says of a bad file; it raises plain Exception, or gives up altogether with
+    one that is none."""
+    if isinstance(error, MemoryError) or not (
+        isinstance(error, Exception) or type(error).__name__ == "PanicException"
+    ):
+        raise error
+    return UserError(f"{what}: {error}")
 
 
 def _obey_config(engine: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
     """tokenizer_config.json wins over tokenizer.json where transformers lets it win."""
     normalizer = engine.normalizer
-    if config.get("tokenizer_class") not in BERT_CLASSES or not isinstance(
-        normalizer, normalizers.BertNormalizer
+    kind = config.get("tokenizer_class")
+    if (
+        not isinstance(kind, str)
+        or kind not in BERT_CLASSES
+        or not isinstance(normalizer, normalizers.BertNormalizer)
     ):
         return
     if "do_lower_case" in config:
         normalizer.lowercase = bool(config["do_lower_case"])
     if "strip_accents" in config:
-        normalizer.strip_accents = config["strip_accents"]
+        normalizer.strip_accents = _accents(config)
     if "tokenize_chinese_chars" in config:
         normalizer.handle_chinese_chars = bool(config["tokenize_chinese_chars"])
     engine.normalizer = normalizer
+
+
+def _accents(config: dict[str, Any]) -> bool | None:
+    """Whether accents are stripped; None: where the text is made lower case."""
+    told = config.get("strip_accents")
+    if told is not None and not isinstance(told, bool):
+        raise UserError(f"tokenizer_config.json: strip_accents is {told!r:.40}; use true or false")
+    return told
 
 
 def _engine_from_vocab(path: Path, config: dict[str, Any]) -> tokenizers.Tokenizer:
@@ -103,7 +124,7 @@ def _engine_from_vocab(path: Path, config: dict[str, Any]) -> tokenizers.Tokeniz
     engine.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
-        strip_accents=config.get("strip_accents"),
+        strip_accents=_accents(config),
         lowercase=bool(config.get("do_lower_case", True)),
     )
     engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -118,8 +139,8 @@ def _engine_from_vocab(path: Path, config: dict[str, Any]) -> tokenizers.Tokeniz
 def _engine_from_merges(directory: Path, config: dict[str, Any]) -> tokenizers.Tokenizer:
     try:
         model = models.BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
-    except Exception as error:  # the library raises plain Exception
-        raise UserError(f"{directory}: vocab.json and merges.txt do not fit: {error}") from error
+    except BaseException as error:
+        raise fault_of(error, f"{directory}: vocab.json and merges.txt do not fit") from error
     engine = tokenizers.Tokenizer(model)
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(
         add_prefix_space=bool(config.get("add_prefix_space", False))

@@ -22,7 +22,7 @@ def record_lines(path: Path, number: int, line: str, field: str) -> list[str]:
     """The lines of the text in one JSON record."""
     try:
         record: Any = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UserError(f"{path}, line {number}: not JSON ({error})") from error
     if not isinstance(record, dict) or field not in record:
         known = ", ".join(record) if isinstance(record, dict) else f"a {type(record).__name__}"

@@ -88,7 +88,10 @@ class Tokenizer:
         self.special_ids = frozenset(
             [id for id, token in added.items() if token.special] + list(names.values())
         )
-        self._single, self._pair = _templates(engine)
+        try:
+            self._single, self._pair = _templates(engine)
+        except BaseException as error:
+            raise formats.fault_of(error) from error
         self._surface = Surface(engine)
         self._names = {id: token for token, id in engine.get_vocab().items()}
 
@@ -248,6 +251,8 @@ class Tokenizer:
             # Half a surrogate pair is no character; the replacement character keeps all positions.
             whole = [LONE_SURROGATE.sub("\ufffd", text) for text in texts]
             return list(batch(whole, add_special_tokens=False))
+        except BaseException as error:
+            raise formats.fault_of(error) from error
 
     def _assemble(
         self, template: Template, parts: list[tuple[str, tokenizers.Encoding, int | None]]

@@ -35,9 +35,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
-            entries.append(json.loads(line))
-        except json.JSONDecodeError:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(entry, dict):
+            entries.append(entry)
     return entries
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import torch
 from tqdm import tqdm
 
@@ -22,11 +23,12 @@ from tianci.data.corpus import MANIFEST, Corpus
 from tianci.data.store import SplitStore
 from tianci.errors import Stopped, UserError
 from tianci.files import read_json, write_json
+from tianci.find import check_told
 from tianci.goals.base import Joint
 from tianci.goals.language import LANGUAGE, language_of
 from tianci.goals.objectives import objective_names, parse
 from tianci.models import family, preset
-from tianci.settings import as_table, build
+from tianci.settings import as_table, build, convert
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, optimizer, parallel, probe, state
 from tianci.train.examples import Examples, Recipe
@@ -144,13 +146,25 @@ def _recorded(run: Path) -> tuple[dict[str, Any], int]:
     """The settings a stopped run was started with."""
     if not (run / "run.json").exists():
         raise UserError(f"{run} holds no run that could go on (there is no run.json)")
-    record = read_json(run / "run.json")
+    record = convert(run / "run.json", read_json(run / "run.json"), _Record)
     kinds: dict[str, Any] = {"pretrain": Pretrain, "train": Train}
     sections = {
         name: build(kinds[name], table, name) if name in kinds else table
-        for name, table in record["settings"].items()
+        for name, table in record.settings.items()
     }
-    return sections, int(record["seed"])
+    wanted = sections.get("pretrain")
+    if not isinstance(wanted, Pretrain) or "train" not in sections:
+        raise UserError(f"{run / 'run.json'} does not say what was trained; start a new run")
+    for name in filter(None, (piece.strip() for piece in wanted.objective.split("+"))):
+        check_told("tianci.goals.objectives", name, "the objective")
+    return sections, record.seed
+
+
+class _Record(msgspec.Struct):
+    """What run.json must hold for a run to go on."""
+
+    settings: dict[str, dict[str, Any]]
+    seed: int
 
 
 def _start(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tianci import __version__, adapters, checkpoint
@@ -19,10 +20,11 @@ from tianci.errors import Stopped, UserError
 from tianci.evaluate.check.finding import Finding, stops
 from tianci.evaluate.tasks import answer, reading_limit
 from tianci.files import read_json, write_json
+from tianci.find import check_told
 from tianci.goals.tasks import make_task
 from tianci.goals.tasks.base import Task
 from tianci.metrics.interval import bootstrap_weighted
-from tianci.settings import as_table, build
+from tianci.settings import as_table, build, convert
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, probe
 from tianci.train.memory import keep_freed_memory
@@ -93,8 +95,19 @@ def _recorded(out: Path) -> tuple[str, Finetune, dict[str, Any], int]:
     record = read_json(out / "run.json")
     if "task" not in record:
         raise UserError(f"{out} is not a fine-tuning run; try tianci pretrain --resume {out}")
-    settings = build(Finetune, record["settings"], "finetune")
-    return record["task"], settings, record["task_settings"], int(record["seed"])
+    told = convert(out / "run.json", record, _Record)
+    check_told("tianci.goals.tasks", told.task, "the task")
+    settings = build(Finetune, told.settings, "finetune")
+    return told.task, settings, told.task_settings, told.seed
+
+
+class _Record(msgspec.Struct):
+    """What run.json must hold for a run to go on."""
+
+    task: str
+    settings: dict[str, Any]
+    seed: int
+    task_settings: dict[str, Any]
 
 
 def _absolute(settings: Finetune) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
-from tianci.find import find, names
+from tianci.find import check_told, find, names
 from tianci.goals.tasks.base import Task
 from tianci.settings import build
 
@@ -29,6 +29,7 @@ def make_task(name: str, settings: Mapping[str, Any] | None = None) -> Task:
 
 def restore(table: Mapping[str, Any]) -> Task:
     """The task that tianci.json describes."""
+    check_told("tianci.goals.tasks", str(table["name"]), "the task")
     return make_task(str(table["name"]), {k: v for k, v in table.items() if k != "name"})
 
 
