@@ -117,13 +117,15 @@ def build(kind: type[S], values: Mapping[str, Any], section: str) -> S:
         ) from error
     except RecursionError:
         raise UserError(f"{section}: its values are nested too deeply") from None
+    except UnicodeError as error:  # half a surrogate pair, which JSON can hold
+        raise UserError(f"{section}: a text in it is not Unicode ({error})") from error
 
 
 def convert(path: str | Path, values: Any, kind: type[S]) -> S:
     """The values of a file as a type; what does not fit is answered in one sentence."""
     try:
         return msgspec.convert(values, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         reason, _, place = str(error).partition(" - at `$.")
         where = f"{place.rstrip('`')}: " if place else ""
         raise UserError(f"{path}: {where}{reason[0].lower()}{reason[1:]}") from error

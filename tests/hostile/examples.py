@@ -27,14 +27,22 @@ TEXT = "今天天气不错，我们去公园。\nThe cat sat on 12 mats, café!\
 
 ROWS: dict[str, list[dict[str, object]]] = {
     "classify": [{"text": "很好 the cat", "label": "a"}, {"text": "不好", "label": "b"}],
-    "pair": [{"text": "天气", "pair": "今天", "label": "a"}, {"text": "a", "pair": "b", "label": "b"}],
+    "pair": [
+        {"text": "天气", "pair": "今天", "label": "a"},
+        {"text": "a", "pair": "b", "label": "b"},
+    ],
     "regress": [{"text": "天气", "label": 0.5}, {"text": "今天", "label": 2}],
-    "similar": [{"text": "天气", "pair": "今天", "label": 0.5}, {"text": "a", "pair": "b", "label": 1}],
+    "similar": [
+        {"text": "天气", "pair": "今天", "label": 0.5},
+        {"text": "a", "pair": "b", "label": 1},
+    ],
     "tag": [{"words": ["the", "cat"], "tags": ["O", "B-X"]}, {"words": ["a"], "tags": ["O"]}],
-    "answer": [{"question": "谁?", "context": "我的猫", "answers": {"text": ["猫"], "answer_start": [2]}}],
+    "answer": [
+        {"question": "谁?", "context": "我的猫", "answers": {"text": ["猫"], "answer_start": [2]}}
+    ],
     "choose": [{"context": "a", "question": "b", "choices": ["x", "y"], "label": 1}],
     "generate": [{"text": "今天", "target": "天气"}, {"text": "a", "target": "b"}],
-}  # fmt: skip
+}
 TABLE = "text\tlabel\n很好 the cat\ta\n不好\tb\nso so\ta\n"
 CONLL = "-DOCSTART- O\n\nthe\tO\ncat\tB-X\n\na O\n"
 SQUAD = {
@@ -84,13 +92,28 @@ epochs = 1
 """
 LOG = [
     {"event": "start", "step": 0, "lr": 1e-3, "warmup": 0.1, "parameters": 100, "metric": "f1"},
-    {"event": "step", "step": 1, "loss": 2.0, "parts": {"masked": 2.0}, "accuracy": {"masked": 0.1},
-     "lr": 1e-3, "seconds": 1.0, "tokens": 10, "tokens_per_second": 5.0, "gradient": 1.0},
+    {
+        "event": "step",
+        "step": 1,
+        "loss": 2.0,
+        "parts": {"masked": 2.0},
+        "accuracy": {"masked": 0.1},
+        "lr": 1e-3,
+        "seconds": 1.0,
+        "tokens": 10,
+        "tokens_per_second": 5.0,
+        "gradient": 1.0,
+    },
     {"event": "held", "step": 1, "held": {"masked": {"loss": 2.0, "accuracy": 0.1}}},
     {"event": "dev", "step": 1, "scores": {"f1": 0.5, "accuracy": 0.5}},
     {"event": "finding", "step": 1, "fault": "x", "message": "y"},
-    {"event": "end", "step": 2, "verdict": "ok", "held": {"masked": {"loss": 1.0, "accuracy": 0.2}}},
-]  # fmt: skip
+    {
+        "event": "end",
+        "step": 2,
+        "verdict": "ok",
+        "held": {"masked": {"loss": 1.0, "accuracy": 0.2}},
+    },
+]
 
 
 def texts(folder: Path) -> None:
@@ -131,11 +154,8 @@ def recipe(folder: Path) -> None:
 def tokenizer(kind: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
         (folder / "text.txt").write_text(TEXT * 3, encoding="utf-8")
-        wanted = Vocabulary(
-            kind=kind,
-            size=300 if kind == "byte-bpe" else 43 if kind == "unigram" else 50,
-            hold_back=0.0,
-        )  # type: ignore[arg-type]
+        size = {"byte-bpe": 300, "unigram": 43}.get(kind, 50)
+        wanted = build(Vocabulary, {"kind": kind, "size": size, "hold_back": 0.0}, "vocab")
         made, _ = learn([folder / "text.txt"], wanted)
         made.save(folder)
 
@@ -145,9 +165,16 @@ def tokenizer(kind: str) -> Callable[[Path], None]:
 def vocabulary_file(folder: Path) -> None:
     (folder / "vocab.txt").write_text("\n".join(tiny.VOCABULARY) + "\n", encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(
-        json.dumps({"do_lower_case": True, "strip_accents": None, "tokenizer_class": "BertTokenizer",
-                    "cls_token": {"content": "[CLS]"}, "model_max_length": 512})
-    )  # fmt: skip
+        json.dumps(
+            {
+                "do_lower_case": True,
+                "strip_accents": None,
+                "tokenizer_class": "BertTokenizer",
+                "cls_token": {"content": "[CLS]"},
+                "model_max_length": 512,
+            }
+        )
+    )
     (folder / "special_tokens_map.json").write_text(json.dumps({"unk_token": "[UNK]"}))
 
 
@@ -245,13 +272,26 @@ def run(folder: Path) -> None:
     tuned = folder / "runs" / "two"
     tuned.mkdir()
     (tuned / "run.json").write_text(
-        json.dumps({"tianci": "0", "task": "classify", "seed": 0, "task_settings": {},
-                    "settings": {"model": "m", "train": "t.jsonl", "out": "x", "epochs": 1}})
-    )  # fmt: skip
+        json.dumps(
+            {
+                "tianci": "0",
+                "task": "classify",
+                "seed": 0,
+                "task_settings": {},
+                "settings": {"model": "m", "train": "t.jsonl", "out": "x", "epochs": 1},
+            }
+        )
+    )
     (tuned / "scores.json").write_text(
-        json.dumps({"metric": "f1", "dev": {"f1": {"value": 0.5, "low": 0.4, "high": 0.6}},
-                    "test": {"f1": 0.5}, "trials": [{"lr": 1e-3, "seed": 0, "dev": 0.5}]})
-    )  # fmt: skip
+        json.dumps(
+            {
+                "metric": "f1",
+                "dev": {"f1": {"value": 0.5, "low": 0.4, "high": 0.6}},
+                "test": {"f1": 0.5},
+                "trials": [{"lr": 1e-3, "seed": 0, "dev": 0.5}],
+            }
+        )
+    )
 
 
 def pickled(folder: Path) -> None:

@@ -36,9 +36,11 @@ def nested(levels: int) -> Any:
 
 
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 7, 2**15, 2**31, 2**63, -(2**63), 10**12, 10**40, 0.5, -0.0, 1e308,
+    None, True, False, 0, -1, 1, 2, 7, 2**15, 2**31, 2**63, -(2**63), 10**12, 10**40, 0.5, -0.0,
+    1e308,
     float("nan"), float("inf"), -float("inf"), "", " ", "x", "\0", "0", "-1", "\ud800", "\u202ea",
-    "a\nb", "\x1b[2J", "../../etc/passwd", "/dev/zero", "天" * 300, "[MASK]", "[UNK]", "[CLS]", [], {}, [[]],
+    "a\nb", "\x1b[2J", "../../etc/passwd", "/dev/zero", "天" * 300, "[MASK]", "[UNK]", "[CLS]",
+    [], {}, [[]],
     [None], [1, "a", [2]], {"": {}}, {"a": [1, {"b": None}]}, ["a"] * 50, [0] * 50, nested(60),
     "os.path", "this.antigravity", "{i}", "gelu", "bert", "float64", "O", [1e400], {"name": "x"},
 )  # fmt: skip
@@ -131,9 +133,12 @@ def mutate_bytes(dice: Dice, data: bytes) -> bytes:
 
 
 PIECES = (
-    b"\0", b"\n", b"\r", b"\t", b'"', b"'", b",", b"[", b"]", b"{", b"}", b"=", b"\\", b"\xff", b"\xef\xbb\xbf",
-    b"\xff\xfe", b"\xed\xa0\x80", b"\x1f\x8b", b"\xe2\x80\xa8", b"\x85", b"\x1b[31m", b"-1", b"nan", b"1e999",
-    b"99999999999999999999", b"[" * 5000, b"a" * 200_000, b"\n" * 5000, b"\t" * 5000, b'"""', b"inf",
+    b"\0", b"\n", b"\r", b"\t", b'"', b"'", b",", b"[", b"]", b"{", b"}", b"=", b"\\",
+    b"\xff", b"\xef\xbb\xbf",
+    b"\xff\xfe", b"\xed\xa0\x80", b"\x1f\x8b", b"\xe2\x80\xa8", b"\x85", b"\x1b[31m", b"-1",
+    b"nan", b"1e999",
+    b"99999999999999999999", b"[" * 5000, b"a" * 200_000, b"\n" * 5000, b"\t" * 5000,
+    b'"""', b"inf",
     b"-DOCSTART-", b"\\ud800", b"null", "天".encode() * 100, "é".encode(), "\u202e".encode(),
 )  # fmt: skip
 

@@ -233,9 +233,11 @@ def _toml(dice: Dice, data: bytes) -> bytes:
 
 
 TOML_VALUES = (
-    b"0", b"-1", b"1e999", b"nan", b"-inf", b"true", b'""', b'"x"', b"[]", b"[[]]", b"{}", b'{a = 1}', b"'''", b"1979-05-27",
-    b"07:32:00", b"99999999999999999999999", b"0x", b'"\\ud800"', b'"\\u0000"', b'"a.b.c"', b'["a", 1]', b"[" * 3000,
-    b'"../../etc/passwd"', b'"masked+masked"', b'"+"', b'"os.path"', b"1_0", b"9" * 5000, b"{a." + b"b." * 2000 + b"c = 1}",
+    b"0", b"-1", b"1e999", b"nan", b"-inf", b"true", b'""', b'"x"', b"[]", b"[[]]", b"{}",
+    b"{a = 1}", b"'''", b"1979-05-27", b"07:32:00", b"99999999999999999999999", b"0x",
+    b'"\\ud800"', b'"\\u0000"', b'"a.b.c"', b'["a", 1]', b"[" * 3000, b'"../../etc/passwd"',
+    b'"masked+masked"', b'"+"', b'"os.path"', b"1_0", b"9" * 5000,
+    b"{a." + b"b." * 2000 + b"c = 1}",
 )  # fmt: skip
 
 JSON = (("*.json", json_file), ("*/*.json", json_file))
@@ -247,33 +249,121 @@ def targets() -> list[Target]:
     from tests.matrix.families import FAMILIES
 
     bytes_of = ("*", mutate_bytes)
-    every = [
+    return [
         Target("text files", examples.texts, [("*.jsonl", json_lines), bytes_of], _text, 3),
-        Target("labelled rows", examples.rows, [("*.jsonl", json_lines), ("*.json", json_file), bytes_of], _rows, 5),
-        Target("check", examples.rows, [("*.jsonl", json_lines), ("*.json", json_file), ("*.[ct]sv", mutate_bytes), ("*.conll", mutate_bytes)], _check, 3),
+        Target(
+            "labelled rows",
+            examples.rows,
+            [("*.jsonl", json_lines), ("*.json", json_file), bytes_of],
+            _rows,
+            5,
+        ),
+        Target(
+            "check",
+            examples.rows,
+            [
+                ("*.jsonl", json_lines),
+                ("*.json", json_file),
+                ("*.[ct]sv", mutate_bytes),
+                ("*.conll", mutate_bytes),
+            ],
+            _check,
+            3,
+        ),
         Target("settings", examples.settings, [("*.toml", _toml)], _settings, 2),
         Target("--set", assignment, [bytes_of], _assignment, 2),
         Target("recipes", examples.recipe, [("*.toml", _toml)], _recipe, 3),
-        Target("vocab.txt", examples.vocabulary_file, [("*.json", json_file), ("*.txt", mutate_bytes)], _tokenizer, 3),
-        Target("vocab.json, merges.txt", examples.merges, [("*.json", json_file), ("*.txt", mutate_bytes)], _tokenizer, 3),
+        Target(
+            "vocab.txt",
+            examples.vocabulary_file,
+            [("*.json", json_file), ("*.txt", mutate_bytes)],
+            _tokenizer,
+            3,
+        ),
+        Target(
+            "vocab.json, merges.txt",
+            examples.merges,
+            [("*.json", json_file), ("*.txt", mutate_bytes)],
+            _tokenizer,
+            3,
+        ),
         *(
-            Target(f"tokenizer.json, {kind}", examples.tokenizer(kind), [("token*.json", json_file)], _tokenizer, 3)
+            Target(
+                f"tokenizer.json, {kind}",
+                examples.tokenizer(kind),
+                [("token*.json", json_file)],
+                _tokenizer,
+                3,
+            )
             for kind in examples.KINDS
         ),
         *(
-            Target(f"model, {kind}", examples.model(kind), [*JSON, WEIGHTS], _info if kind != "bert" else _answers, 2)
+            Target(
+                f"model, {kind}",
+                examples.model(kind),
+                [*JSON, WEIGHTS],
+                _info if kind != "bert" else _answers,
+                2,
+            )
             for kind in FAMILIES
         ),
         Target("model in shards", examples.shards, [("model*.json", json_file), WEIGHTS], _info, 2),
-        Target("fine-tuned model", examples.classifier, [("tianci.json", json_file), ("config.json", json_file)], _predict, 2),
-        Target("adapter", examples.adapted, [("adapter/*.json", json_file), ("adapter/*.safetensors", safetensors_file)], _adapter, 2),
-        Target("token store", examples.store, [("store/*.json", json_file), ("store/*/*", mutate_bytes)], _store, 3),
-        Target("audit", examples.store, [("store/*.json", json_file), ("store/*/*", mutate_bytes)], _audit, 1),
-        Target("pages of runs", examples.run, [("runs/*/*.jsonl", json_lines), ("runs/*/*.json", json_file)], _pages, 3),
-        Target("history of a run", examples.run, [("runs/one/*.jsonl", json_lines), ("runs/one/*.json", json_file)], _history, 2),
+        Target(
+            "fine-tuned model",
+            examples.classifier,
+            [("tianci.json", json_file), ("config.json", json_file)],
+            _predict,
+            2,
+        ),
+        Target(
+            "adapter",
+            examples.adapted,
+            [("adapter/*.json", json_file), ("adapter/*.safetensors", safetensors_file)],
+            _adapter,
+            2,
+        ),
+        Target(
+            "token store",
+            examples.store,
+            [("store/*.json", json_file), ("store/*/*", mutate_bytes)],
+            _store,
+            3,
+        ),
+        Target(
+            "audit",
+            examples.store,
+            [("store/*.json", json_file), ("store/*/*", mutate_bytes)],
+            _audit,
+            1,
+        ),
+        Target(
+            "pages of runs",
+            examples.run,
+            [("runs/*/*.jsonl", json_lines), ("runs/*/*.json", json_file)],
+            _pages,
+            3,
+        ),
+        Target(
+            "history of a run",
+            examples.run,
+            [("runs/one/*.jsonl", json_lines), ("runs/one/*.json", json_file)],
+            _history,
+            2,
+        ),
         Target("resume", examples.run, [("runs/*/run.json", json_file)], _resume, 2),
-        Target("pytorch_model.bin", examples.pickled, [("*.bin", mutate_bytes), ("config.json", json_file)], _convert, 1),
-        Target("TensorFlow checkpoint", examples.tensorflow, [bytes_of, ("bert_config.json", json_file)], _convert, 1),
+        Target(
+            "pytorch_model.bin",
+            examples.pickled,
+            [("*.bin", mutate_bytes), ("config.json", json_file)],
+            _convert,
+            1,
+        ),
+        Target(
+            "TensorFlow checkpoint",
+            examples.tensorflow,
+            [bytes_of, ("bert_config.json", json_file)],
+            _convert,
+            1,
+        ),
         Target("kept vectors", examples.vectors, [bytes_of], _vectors, 1),
-    ]  # fmt: skip
-    return every
+    ]
