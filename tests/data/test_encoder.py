@@ -123,3 +123,12 @@ def test_by_hand(vocabulary: Path) -> None:
     expected = ids("the", "cat", "##s", "sat", ".", "今", "天", "[UNK]", "[MASK]", "!")
     assert np.frombuffer(data, "<u2").tolist() == expected
     assert lengths.tolist() == [5, 3, 2]
+
+
+def test_runs_of_equal_bytes_in_different_encodings() -> None:
+    """ぁ is 41 30 in UTF-16, which is A0 in UTF-8; each is remembered for itself."""
+    tokenizer = wordpiece(normalizers.BertNormalizer(), BERT)
+    made = Encoder(tokenizer)
+    for text in ["A0 a", "ぁ中中", "A0 a", "ぁ中中", "c\x01 a", "1–2", "a,”b"]:
+        data, _ = made.encode([text])
+        assert np.frombuffer(data, "<u2").tolist() == tokenizer.ids([text], special=False)[0]

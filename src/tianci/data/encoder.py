@@ -12,28 +12,30 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Sequence
-from itertools import compress, count, pairwise, repeat
-from operator import is_
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tianci.data.corpus import token_type
+from tianci.data.plain_words import plain_words, steps
+from tianci.data.run_table import LONGEST, PADDING, RunTable
 from tianci.text.clean import NUMBER
 from tianci.text.tokenizer import Tokenizer
 
-BATCH = 512  # sentences at once; the engine holds some 100 bytes per token of a batch
+BATCH = 2048  # sentences at once; the engine holds some 100 bytes per token of a batch
+CHARACTERS = 1 << 17  # at once
 MOST_RUNS = 1 << 16  # remembered in each of two generations, some 20 MB in all
-LONGEST_RUN = 40  # characters; longer ones hardly come again
-GROUP = 64  # new words that go to the engine as one text
+GROUP = 64  # new runs that go to the engine as one text
 
 # What a character is: a separator, one that stands alone wherever it is, ASCII punctuation (alone
-# unless the next character might join it in cleaning), or part of a run.
-SPACE, ALONE, SIGN, RUN = range(4)
+# unless the next character might join it in cleaning), or part of a run. A calm one never joins the
+# sign before it.
+RUN, ALONE, SIGN, SPACE, CALM, NEWLINE = 0, 1, 2, 4, 8, 16
 _HAN = (0x4E00, 0x9FFF)
-_CHINESE_SIGNS = "、。〈〉《》「」『』【】〔〕！（），：；？“”‘’—…·"
+_CHINESE_SIGNS = "–、。〈〉《》「」『』【】〔〕！（），：；？“”‘’—…·"
 _ASCII_SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 # Steps that change characters without looking beyond a space or a Chinese character.
 _LOCAL_CLEANING = {"NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase", "BertNormalizer"}
@@ -49,112 +51,236 @@ class Encoder:
         self.dtype = token_type(len(tokenizer))
         self._code = "H" if self.dtype.itemsize == 2 else "I"
         self._kinds = character_kinds(tokenizer)
-        self._continues = _continuing(tokenizer) if self._kinds is not None else None
-        self._special = [t.content for t in tokenizer.engine.get_added_tokens_decoder().values()]
+        self._lower = _only_lowers(tokenizer)
+        self._plain = plain_words(tokenizer, self.dtype)
+        self._mark = _mark(tokenizer)
+        self._signs = self._sign_ids()
+        self._special: dict[str, list[str]] = {}  # by their first characters
+        for token in tokenizer.engine.get_added_tokens_decoder().values():
+            self._special.setdefault(token.content[:1], []).append(token.content)
         self._ids = np.full(1 << 16, -1, np.int32)  # of characters that stand alone, once known
-        self._known: dict[str, bytes] = {}
+        self._tables: dict[int, RunTable] = {}  # by bytes per unit of text
+        self._known: dict[str, bytes] = {}  # for what has no place in a table
         self._older: dict[str, bytes] = {}
+
+    def _sign_ids(self) -> dict[str, bytes]:
+        """The ids of signs that stand alone among each other and beside plain words."""
+        if self._kinds is None or not self._kinds[ord(_CHINESE_SIGNS[0])] & ALONE:
+            return {}
+        signs = [*_CHINESE_SIGNS, *_ASCII_SIGNS]
+        found = zip(signs, self._directly(signs), strict=True)
+        return {sign: ids for sign, ids in found if len(ids) == self.dtype.itemsize}
 
     def encode(self, sentences: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
         """The ids of all sentences in a row, and how many tokens each has."""
         parts = [b""]
         lengths = [np.empty(0, np.int64)]
-        for start in range(0, len(sentences), BATCH):
-            data, counts = self._batch(sentences[start : start + BATCH])
+        for batch in _batches(sentences):
+            data, counts = self._batch(batch)
             parts.append(data)
             lengths.append(counts)
         return b"".join(parts), np.concatenate(lengths)
 
     def _batch(self, batch: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
         text = "\n".join(batch) + "\n"
-        fast = self._kinds is not None and text.count("\n") == len(batch)
-        if fast and not any(token in text for token in self._special):
-            return self._by_parts(text, self._kinds)  # type: ignore[arg-type]
+        fast = self._kinds is not None and text.count("\n") == len(batch) and "\0" not in text
+        if fast and not self._has_special(text):
+            return self._by_parts(text)
         ids = self._directly(batch)
         return b"".join(ids), np.array([len(row) // self.dtype.itemsize for row in ids], np.int64)
+
+    def _has_special(self, text: str) -> bool:
+        # a single character is found much faster than a word
+        return any(
+            token in text
+            for first, tokens in self._special.items()
+            if first in text
+            for token in tokens
+        )
 
     def _directly(self, batch: Sequence[str]) -> list[bytes]:
         encodings = self.tokenizer.engine.encode_batch_fast(batch, add_special_tokens=False)
         return [array(self._code, encoding.ids).tobytes() for encoding in encodings]
 
-    def _by_parts(
-        self, text: str, kinds: npt.NDArray[np.uint8]
-    ) -> tuple[bytes, npt.NDArray[np.int64]]:
-        exact = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        codes = np.minimum(exact, 0xFFFF)  # beyond the basic plane all is one: part of a run
-        kind = kinds[codes]
-        # A neighbour that is neither printable ASCII nor alone may join a sign in cleaning.
-        calm = (kind < SIGN) | ((codes > 32) & (codes < 127))
-        alone = kind == ALONE
-        alone[:-1] |= (kind[:-1] == SIGN) & calm[1:]
-        places = np.flatnonzero(alone)
-        ids = self._ids[codes[places]]
+    def _by_parts(self, text: str) -> tuple[bytes, npt.NDArray[np.int64]]:
+        """Cuts a text into characters that stand alone and runs of others, and looks all up."""
+        data = text.encode("utf-8")
+        # In UTF-8, whatever is not ASCII is part of a run; that suits text with little of it.
+        wide = len(data) > 1.1 * len(text)
+        if wide:
+            data = text.encode("utf-16-le")
+        elif self._lower:  # The and the are one word then
+            data = data.lower()
+        units = np.frombuffer(data + PADDING, np.uint16 if wide else np.uint8)
+        kind = self._kind(units[: len(data) // units.itemsize], wide)
+        alone = (kind & ALONE).view(np.bool_)
+        alone[:-1] |= (kind[:-1] & SIGN != 0) & (kind[1:] & CALM != 0)
+        run = (alone.view(np.uint8) | kind & SPACE) == 0
+        first = alone.copy()
+        first[0] |= run[0]
+        first[1:] |= run[1:] & ~run[:-1]
+        starts = np.flatnonzero(first)
+        single = alone[starts]
+        ids = self._ids[units[starts[single]]]
         if len(ids) and ids.min() < 0:
-            self._look_up(codes[places[ids < 0]], kinds)
-            return self._by_parts(text, kinds)
-        run = ~alone & (kind != SPACE)
-        starts = np.flatnonzero(np.diff(run.view(np.int8), prepend=0) > 0)
-        blanked = np.where(run, exact, np.uint32(32)).tobytes().decode("utf-32-le")
-        found = self._runs(list(filter(None, blanked.split(" "))))
-        counts = np.zeros(len(codes), np.int32)
-        counts[places] = 1
-        counts[starts] = np.fromiter(map(len, found), np.int32, len(found)) // self.dtype.itemsize
+            if not self._look_up(units[starts[single]][ids < 0]):
+                return self._by_parts(text)
+            ids = self._ids[units[starts[single]]]
+        last = run.copy()
+        last[:-1] &= ~run[1:]
+        begins = starts[~single]
+        ends = np.flatnonzero(last) + 1
+        values, table = self._runs(data, units, begins, ends)
+        counts = np.ones(len(starts), np.int64)
+        counts[~single] = values & 0xFFFFFFFF
         after = np.cumsum(counts)
-        tokens = np.empty(after[-1], self.dtype)
-        from_run = np.ones(len(tokens), np.bool_)
-        from_run[after[places] - 1] = False
-        tokens[~from_run] = ids
-        tokens[from_run] = np.frombuffer(b"".join(found), self.dtype)
-        return tokens.tobytes(), np.diff(after[codes == 10], prepend=0)
+        tokens = np.empty(after[-1] if len(after) else 0, self.dtype)
+        tokens[after[single] - 1] = ids
+        _fill(tokens, (after - counts)[~single], values, table.pool)
+        before = np.searchsorted(starts, np.flatnonzero(kind & NEWLINE))
+        return tokens.tobytes(), np.diff(np.concatenate([[0], after])[before], prepend=0)
 
-    def _look_up(self, codes: npt.NDArray[np.uint32], kinds: npt.NDArray[np.uint8]) -> None:
-        """Learns the ids of characters that stand alone; those of several ids go into runs."""
+    def _kind(self, units: npt.NDArray[Any], wide: bool) -> npt.NDArray[np.uint8]:
+        assert self._kinds is not None
+        table = self._kinds
+        if not wide:
+            table = np.full(256, RUN, np.uint8)
+            table[:128] = self._kinds[:128]
+        found: npt.NDArray[np.uint8] = table[units]
+        return found
+
+    def _look_up(self, codes: npt.NDArray[Any]) -> bool:
+        """Learns the ids of characters that stand alone, and gives back whether all do: those of
+        several ids go into runs from now on."""
+        assert self._kinds is not None
         new = np.unique(codes).tolist()
-        for code, ids in zip(new, self._directly([chr(code) for code in new]), strict=True):
+        right = True
+        for code, ids in zip(new, self._grouped([chr(code) for code in new]), strict=True):
             if len(ids) == self.dtype.itemsize:
                 self._ids[code] = np.frombuffer(ids, self.dtype)[0]
             else:
-                kinds[code] = RUN
+                self._kinds[code] = RUN
+                right = False
+        return right
 
-    def _runs(self, runs: list[str]) -> list[bytes]:
-        """The ids of runs of characters."""
+    def _runs(
+        self,
+        data: bytes,
+        units: npt.NDArray[Any],
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+    ) -> tuple[npt.NDArray[np.int64], RunTable]:
+        """Where the ids of runs lie in the pool of a table, and how many each has."""
+        step = units.itemsize
+        if step not in self._tables:
+            self._tables[step] = RunTable(self.dtype)
+        table = self._tables[step]
+        table.make_room()
+        first, second, values = table.find(units, starts, ends - starts)
+        missing = np.flatnonzero(values == 0)
+        if len(missing):
+            encoding = "utf-16-le" if step == 2 else "utf-8"
+            begins, sizes = starts[missing] * step, (ends - starts)[missing] * step
+            cuts = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
+            runs = [data[a:b].decode(encoding) for a, b in cuts]
+            places = {run: at for at, run in enumerate(runs)}
+            found = self._remember(list(places))
+            short = [(at, run) for run, at in places.items() if sizes[at] <= LONGEST]
+            where = missing[[at for at, _ in short]]
+            table.add(first[where], second[where], [found[run] for _, run in short])
+            stored = dict(zip(found, table.store(list(found.values())).tolist(), strict=True))
+            values[missing] = [stored[run] for run in runs]
+        return values, table
+
+    def _remember(self, runs: list[str]) -> dict[str, bytes]:
+        """The ids of different runs."""
         if len(self._known) > MOST_RUNS:  # what is not used again until the next time is forgotten
             self._known, self._older = {}, self._known
         known, older = self._known, self._older
-        found = list(map(known.get, runs))
-        missing = list(compress(count(), map(is_, found, repeat(None))))
-        different = {runs[at] for at in missing}
-        known.update((run, older[run]) for run in different if run in older)
-        new = [run for run in different if run not in older]
-        if self._continues is not None:
-            words = [run for run in new if run.isascii() and run.isalnum()]
-            known.update(self._words(words, self._continues))
-            new = [run for run in new if run not in known]
-        known.update(zip(new, self._directly(new), strict=True))
-        for at in missing:
-            found[at] = known[runs[at]]
-        for run in different:
-            if len(run) > LONGEST_RUN:
-                del known[run]
-        return found  # type: ignore[return-value]
-
-    def _words(self, words: list[str], continues: npt.NDArray[np.bool_]) -> dict[str, bytes]:
-        """The ids of plain words, many in one text, because each text costs the engine time."""
         found: dict[str, bytes] = {}
-        groups = [words[at : at + GROUP] for at in range(0, len(words), GROUP)]
-        for group, data in zip(groups, self._directly([" ".join(g) for g in groups]), strict=True):
-            starts = np.flatnonzero(~continues[np.frombuffer(data, self.dtype)])
-            if len(starts) == len(group):
-                cuts = [*(starts * self.dtype.itemsize).tolist(), len(data)]
-                found.update(zip(group, (data[a:b] for a, b in pairwise(cuts)), strict=True))
+        others: list[str] = []
+        for run in runs:
+            ids = known.get(run)
+            if ids is None and (ids := older.get(run)) is None:
+                ids = self._simple(run)
+            if ids is None:
+                others.append(run)
+            else:
+                found[run] = known[run] = ids
+        for run, ids in zip(others, self._grouped(others), strict=True):
+            found[run] = known[run] = ids
         return found
+
+    def _simple(self, text: str) -> bytes | None:
+        """The ids of a run of plain words and signs; None if there is anything else in it."""
+        if self._plain is None:
+            return None
+        if text.isascii() and text.isalnum():
+            return self._plain.ids(text)
+        found = b""
+        for part in re.findall(r"[A-Za-z0-9]+|.", text, re.DOTALL) if self._signs else "":
+            ids = self._signs.get(part) or b""
+            if not ids and part.isascii() and part.isalnum():
+                ids = self._plain.ids(part)
+            if not ids:
+                return None
+            found += ids
+        return found or None
+
+    def _grouped(self, texts: list[str]) -> list[bytes]:
+        """The ids of texts without spaces, many at a time with a mark between them, because each
+        call of the engine costs time."""
+        if self._mark is None:
+            return self._directly(texts)
+        mark, id = self._mark
+        found: list[bytes] = []
+        groups = [texts[at : at + GROUP] for at in range(0, len(texts), GROUP)]
+        for group, data in zip(groups, self._directly([mark.join(g) for g in groups]), strict=True):
+            marks = np.flatnonzero(np.frombuffer(data, self.dtype) == id) * self.dtype.itemsize
+            if len(marks) == len(group) - 1:
+                cuts = [0, *marks.tolist(), len(data)]
+                skip = [0, *[self.dtype.itemsize] * len(marks)]
+                found += [data[a + s : b] for (a, b), s in zip(pairwise(cuts), skip, strict=True)]
+            else:  # the mark is among the texts too
+                found += self._directly(group)
+        return found
+
+
+def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Some sentences at a time, fewer when they are long."""
+    ends = np.cumsum(np.fromiter(map(len, sentences), np.int64, len(sentences)))
+    at = 0
+    while at < len(sentences):
+        before = int(ends[at - 1]) if at else 0
+        full = int(np.searchsorted(ends, before + CHARACTERS)) + 1
+        end = min(full, at + BATCH, len(sentences))
+        yield sentences[at:end]
+        at = end
+
+
+def _fill(
+    tokens: npt.NDArray[Any],
+    starts: npt.NDArray[np.int64],
+    values: npt.NDArray[np.int64],
+    pool: npt.NDArray[Any],
+) -> None:
+    """Copies the ids of runs to their places: the first of all, the second of all that have one,
+    and so on."""
+    counts, places = values & 0xFFFFFFFF, values >> 32
+    number = 0
+    while len(counts):
+        more = counts > number
+        if not more.all():
+            starts, counts, places = starts[more], counts[more], places[more]
+        tokens[starts + number] = pool[places + number]
+        number += 1
 
 
 def character_kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8] | None:
     """What each character is to this tokenizer; None when parts might not make up the whole."""
     rules: dict[str, Any] = json.loads(tokenizer.engine.to_str())
-    cleaning = _steps(rules["normalizer"], "normalizers")
-    cutting = [step["type"] for step in _steps(rules["pre_tokenizer"], "pretokenizers")]
+    cleaning = steps(rules["normalizer"], "normalizers")
+    cutting = [step["type"] for step in steps(rules["pre_tokenizer"], "pretokenizers")]
     if not all(_is_local(step) for step in cleaning):
         return None
     if not cutting or cutting[0] not in _CUT_AT_SPACES or not set(cutting) <= _LOCAL_CUTTING:
@@ -164,30 +290,31 @@ def character_kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8] | None:
     if any(re.search("[ \u4e00-\u9fff]", token) for token in late):
         return None
     kinds = np.full(1 << 16, RUN, np.uint8)
-    kinds[[10, 32]] = SPACE
+    kinds[33:127] = CALM
+    kinds[32], kinds[10] = SPACE | CALM, SPACE | CALM | NEWLINE
     if any(step.get("handle_chinese_chars") for step in cleaning):
-        kinds[_HAN[0] : _HAN[1] + 1] = ALONE
+        kinds[_HAN[0] : _HAN[1] + 1] = ALONE | CALM
     numbers = any(step["type"] == "Replace" for step in cleaning)
     if cutting[0] == "BertPreTokenizer" and not numbers and not late:
-        kinds[list(map(ord, _CHINESE_SIGNS))] = ALONE
-        kinds[list(map(ord, _ASCII_SIGNS))] = SIGN
+        kinds[list(map(ord, _CHINESE_SIGNS))] = ALONE | CALM
+        kinds[list(map(ord, _ASCII_SIGNS))] = SIGN | CALM
     return kinds
 
 
-def _continuing(tokenizer: Tokenizer) -> npt.NDArray[np.bool_] | None:
-    """Which ids go on with a word (##), for tokenizers that mark them; all others begin one."""
-    model = json.loads(tokenizer.engine.to_str())["model"]
-    if model["type"] != "WordPiece" or not (prefix := model["continuing_subword_prefix"]):
-        return None
-    flags = np.zeros(len(tokenizer), np.bool_)
-    flags[[id for token, id in model["vocab"].items() if token.startswith(prefix)]] = True
-    return flags
+def _only_lowers(tokenizer: Tokenizer) -> bool:
+    """Whether capitals of ASCII may be made small before anything else is cleaned. Where
+    characters are composed (NFC) they may not: some letters have a composed form in one case."""
+    cleaning = steps(json.loads(tokenizer.engine.to_str())["normalizer"], "normalizers")
+    return [step["type"] for step in cleaning] == ["BertNormalizer"] and cleaning[0]["lowercase"]
 
 
-def _steps(rule: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
-    if rule is None:
-        return []
-    return rule[inner] if rule["type"] == "Sequence" else [rule]
+def _mark(tokenizer: Tokenizer) -> tuple[str, int] | None:
+    """A text between spaces that becomes one known token, to put between others."""
+    for sign in ("一", "的", "。", "the", "."):
+        ids = tokenizer.engine.encode(sign, add_special_tokens=False).ids
+        if len(ids) == 1 and ids[0] != tokenizer.unknown:
+            return f" {sign} ", ids[0]
+    return None
 
 
 def _is_local(step: dict[str, Any]) -> bool:

@@ -106,7 +106,7 @@ class FrequentLines:
 
     def __init__(self) -> None:
         self.error = 0
-        self._waiting: list[int] = []
+        self._waiting = array("q")
         self._hashes = np.empty(0, np.int64)
         self._counts = np.empty(0, np.int64)
 
@@ -122,9 +122,9 @@ class FrequentLines:
         return dict(zip(self._hashes[often].tolist(), self._counts[often].tolist(), strict=True))
 
     def _merge(self) -> None:
-        both = np.concatenate([self._hashes, np.array(self._waiting, np.int64)])
+        both = np.concatenate([self._hashes, np.frombuffer(self._waiting, np.int64)])
         weights = np.concatenate([self._counts, np.ones(len(self._waiting), np.int64)])
-        self._waiting = []
+        self._waiting = array("q")
         self._hashes, where = np.unique(both, return_inverse=True)
         self._counts = np.bincount(where, weights, len(self._hashes)).astype(np.int64)
         if len(self._hashes) > MOST_LINES:
