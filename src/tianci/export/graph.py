@@ -63,8 +63,8 @@ class Graph:
         self.nodes.append(helper.make_node(kind, list(inputs), made, name, **attributes))
         return made
 
-    def input(self, name: str, shape: Shape) -> str:
-        self.inputs.append(helper.make_tensor_value_info(name, TensorProto.INT64, shape))
+    def input(self, name: str, shape: Shape, kind: int = TensorProto.INT64) -> str:
+        self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
         return name
 
     def output(self, name: str, value: str, shape: Shape) -> None:
@@ -151,23 +151,31 @@ class Graph:
 
     # ------------------------------------------------------------ the file
 
-    def save(self, path: Path, notes: dict[str, str]) -> None:
-        """Checks the graph and writes it; very large weights go into a second file beside it."""
+    def model(self) -> onnx.ModelProto:
+        """All of it as one message."""
         graph = helper.make_graph(
             self.nodes, "tianci", self.inputs, self.outputs, list(self.weights.values())
         )
-        model = helper.make_model(
+        return helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=IR,
             producer_name="tianci",
         )
+
+    @property
+    def size(self) -> int:
+        """Bytes of all weights."""
+        return sum(len(one.raw_data) for one in self.weights.values())
+
+    def save(self, path: Path, notes: dict[str, str]) -> None:
+        """Checks the graph and writes it; very large weights go into a second file beside it."""
+        model = self.model()
         helper.set_model_props(model, notes)
-        size = sum(len(one.raw_data) for one in self.weights.values())
         onnx.save(
             model,
             str(path),
-            save_as_external_data=size > PART_BYTES,
+            save_as_external_data=self.size > PART_BYTES,
             location=path.name + ".data",
         )
         onnx.checker.check_model(str(path))

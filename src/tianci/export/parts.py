@@ -40,6 +40,29 @@ class Inputs:
     segments: str | None  # (B, L)
     inside: str  # (B, L, 1) the mask as numbers
     barred: str  # (B, 1, 1, L) 0, and FAR at padding
+    asked: str | None = None  # (A,) tokens of which the last layer is wanted, where not of all
+
+    def places(self, graph: Graph, table: str) -> str:
+        """The vectors of the places of all tokens."""
+        length = graph.op("Slice", graph.op("Shape", self.ids), graph.integers(1),
+                          graph.integers(2))  # fmt: skip
+        return graph.op("Slice", table, graph.integers(0), length)
+
+    def attend(self, graph: Graph, joined: str, heads: int, size: int) -> str:
+        """(B, L, 3 W) queries, keys and values, the queries scaled -> (B, L, W)."""
+        shape = graph.integers(0, 0, heads, size)
+        query, key, value = (
+            graph.op("Transpose", graph.op("Reshape", one, shape), perm=turned)
+            for one, turned in zip(
+                graph.several("Split", 3, joined, axis=2),
+                ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]),
+                strict=True,
+            )
+        )
+        scores = graph.op("Add", graph.op("MatMul", query, key), self.barred)
+        mixed = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), value)
+        mixed = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
+        return graph.op("Reshape", mixed, graph.integers(0, 0, heads * size))
 
 
 def inputs(graph: Graph, model: Encoder) -> Inputs:
@@ -65,9 +88,11 @@ def reads_segments(model: Encoder) -> bool:
 def states(graph: Graph, model: Encoder, given: Inputs) -> list[str]:
     """(B, L, W) of each layer, the embedding first."""
     layers = [_embedding(graph, model.embedding, given)]
-    for number, block in enumerate(_blocks(model.stack)):
-        with graph.within(f"layer.{number}"):
-            x = _residual(graph, block.attention, layers[-1], given, "attention")
+    blocks = _blocks(model.stack)
+    for number, block in enumerate(blocks, 1):
+        with graph.within(f"layer.{number - 1}"):
+            asked = given.asked if number == len(blocks) else None
+            x = _residual(graph, block.attention, layers[-1], given, "attention", asked)
             layers.append(_residual(graph, block.feed, x, given, "feed"))
     return layers
 
@@ -96,10 +121,7 @@ def _embedding(graph: Graph, part: PlaceEmbedding, given: Inputs) -> str:
         total = graph.rows(part.token.weight, given.ids, "token")
         # RoBERTa has rows that are never read before the first place
         table = part.position.weight[getattr(part.position, "offset", 0) :]
-        length = graph.op("Slice", graph.op("Shape", given.ids), graph.integers(1),
-                          graph.integers(2))  # fmt: skip
-        places = graph.op("Slice", graph.weight(table, "position"), graph.integers(0), length)
-        total = graph.op("Add", total, places)
+        total = graph.op("Add", total, given.places(graph, graph.weight(table, "position")))
         if isinstance(part, SumEmbedding):
             if given.segments is None:
                 of_all = graph.weight(part.segment.weight[0], "segment")
@@ -111,14 +133,17 @@ def _embedding(graph: Graph, part: PlaceEmbedding, given: Inputs) -> str:
         return graph.linear(x, part.widen, "widen") if isinstance(part, FactorisedEmbedding) else x
 
 
-def _residual(graph: Graph, part: nn.Module, x: str, given: Inputs, name: str) -> str:
+def _residual(
+    graph: Graph, part: nn.Module, x: str, given: Inputs, name: str, asked: str | None = None
+) -> str:
     """norm(x + part(x)), with the adapter that may stand behind the part."""
     if type(part) is not PostNorm:
         raise unsupported(part)
     with graph.within(name):
         inner = part.part
         if type(inner) is SelfAttention:
-            change = _attention(graph, inner, x, given)
+            change = _attention(graph, inner, x, given, asked)
+            x = x if asked is None else graph.op("Gather", x, asked)
         elif type(inner) is FeedForward:
             up = activate(graph, inner.activation, graph.linear(x, inner.up, "up"))
             change = graph.linear(up, inner.down, "down")
@@ -137,7 +162,9 @@ def _adapter(graph: Graph, part: nn.Module, x: str) -> str:
         return graph.op("Add", x, graph.linear(hidden, part.up, "up"))
 
 
-def _attention(graph: Graph, part: SelfAttention, x: str, given: Inputs) -> str:
+def _attention(
+    graph: Graph, part: SelfAttention, x: str, given: Inputs, asked: str | None
+) -> str:
     if type(part.pattern) is not Full:
         raise unsupported(part.pattern)
     width = part.heads * part.size
@@ -145,21 +172,10 @@ def _attention(graph: Graph, part: SelfAttention, x: str, given: Inputs) -> str:
     scale = torch.ones(3 * width)
     scale[:width] = scaled(part.size)
     joined = graph.product(x, *_kept(graph, part.qkv, scale), "qkv")
-    heads = graph.integers(0, 0, part.heads, part.size)
-    query, key, value = (
-        graph.op("Transpose", graph.op("Reshape", one, heads), perm=turned)
-        for one, turned in zip(
-            graph.several("Split", 3, joined, axis=2),
-            ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]),
-            strict=True,
-        )
-    )
-    scores = graph.op("Add", graph.op("MatMul", query, key), given.barred)
-    mixed = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), value)
-    mixed = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
-    return graph.linear(
-        graph.op("Reshape", mixed, graph.integers(0, 0, width)), part.out, "out"
-    )  # fmt: skip
+    mixed = given.attend(graph, joined, part.heads, part.size)
+    if asked is not None:
+        mixed = graph.op("Gather", mixed, asked)
+    return graph.linear(mixed, part.out, "out")
 
 
 def _kept(graph: Graph, layer: nn.Linear, scale: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -89,8 +89,17 @@ class Model(nn.Module):
         return next(self.parameters()).device
 
 
+class Fast(Protocol):
+    """Another way to run a model (tianci.engine makes them)."""
+
+    def takes(self, batch: Batch) -> bool: ...
+    def states(self, batch: Batch) -> States: ...
+
+
 class Encoder(Model):
     """An embedding and a stack of blocks that see both sides; the family makes both."""
+
+    engine: Fast | None = None  # runs plain inference, where somebody has put one here
 
     def __init__(self, config: Any, embedding: PlaceEmbedding, stack: Stack):
         super().__init__()
@@ -99,6 +108,12 @@ class Encoder(Model):
         initial.waves(embedding.position, config.initial_std)
 
     def forward(self, batch: Batch) -> States:
+        if self.engine is not None and self.engine.takes(batch):
+            return self.engine.states(batch)
+        return self.run_modules(batch)
+
+    def run_modules(self, batch: Batch) -> States:
+        """The states of all layers by our own modules, whatever the engine."""
         layers = self.stack(self.embedding(batch), batch.layout, batch.asked)
         return States(layers, batch.layout)
 

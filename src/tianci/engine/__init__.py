@@ -1,0 +1,1 @@
+"""Engines: other ways to run an encoder than module by module, behind one function."""

@@ -1,0 +1,123 @@
+"""An engine beside a model: takes the batches that it can run, leaves the others to the modules."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol, overload
+
+import torch
+from torch import Tensor
+
+from tianci.batch import Batch, Layout
+from tianci.engine.cut import cut
+from tianci.models.base import Encoder, States
+from tianci.nn.embedding import check_length
+
+
+class Runner(Protocol):
+    """What differs between engines."""
+
+    most: int  # tokens that are run together
+    slack: float  # how much longer than the shortest the longest of them may be
+
+    def last(self, batch: Batch) -> Tensor:
+        """(T, W), or (A, W) of the tokens that are asked for."""
+
+
+class Engine:
+    """A runner for one model. Answers do not depend on what else is in the batch."""
+
+    def __init__(self, model: Encoder, runner: Runner, name: str, int8: bool = False):
+        self.model, self.runner, self.name, self.int8 = model, runner, name, int8
+        self.made_at = self._state()
+
+    def _state(self) -> int:
+        """Changes whenever weights are changed in place: an engine has copies of them."""
+        return sum(p._version for p in self.model.parameters())
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether this is plain inference: no gradients, no layout that records or watches."""
+        layout = batch.layout
+        return (
+            type(layout) is Layout
+            and layout.prefix is None
+            and layout.tokens > 0
+            and batch.tokens.device.type == "cpu"
+            and not torch.is_grad_enabled()
+            and not self.model.training
+            and self._state() == self.made_at
+        )
+
+    def states(self, batch: Batch) -> States:
+        """The last layer from the engine; the others, if somebody reads them, from the modules."""
+        check_length(batch, self.model.embedding.position.num_embeddings)
+        return States(_Layers(self, batch), batch.layout)
+
+    @torch.no_grad()
+    def last(self, batch: Batch) -> Tensor:
+        """(T, W); not a number where it was not asked for."""
+        layout, pieces = batch.layout, []
+        groups = cut(layout.lengths, self.runner.most, self.runner.slack)
+        if len(groups) == 1 and groups[0] == list(range(len(layout))):
+            last = self.runner.last(batch)
+            return last if batch.asked is None else _spread(last, batch.asked, layout.tokens)
+        places = []
+        for numbers in groups:
+            place, piece = _piece(batch, numbers)
+            pieces.append(self.runner.last(piece))
+            places.append(place if piece.asked is None else place[piece.asked])
+        return _spread(torch.cat(pieces), torch.cat(places), layout.tokens)
+
+
+def _spread(rows: Tensor, places: Tensor, count: int) -> Tensor:
+    """Rows at their places; not a number elsewhere: who reads what was not asked for notices."""
+    whole = rows.new_empty(count, rows.shape[1])
+    if len(places) < count:
+        whole.fill_(torch.nan)
+    return whole.index_copy_(0, places, rows)
+
+
+def _piece(batch: Batch, numbers: Sequence[int]) -> tuple[Tensor, Batch]:
+    """Some sequences of a batch, and where their tokens are in it."""
+    layout = batch.layout
+    starts = layout.starts.tolist()
+    place = torch.cat([torch.arange(starts[n], starts[n + 1]) for n in numbers])
+    asked = None
+    if batch.asked is not None:
+        wanted = torch.zeros(layout.tokens, dtype=torch.bool)
+        wanted[batch.asked] = True
+        asked = wanted[place].nonzero().squeeze(1)
+    return place, dataclasses.replace(
+        batch,
+        tokens=batch.tokens[place],
+        layout=layout.only(numbers),
+        segments=None if batch.segments is None else batch.segments[place],
+        asked=asked,
+    )
+
+
+class _Layers(Sequence[Tensor]):
+    """All layers of a batch, made when they are read."""
+
+    def __init__(self, engine: Engine, batch: Batch):
+        self.engine, self.batch = engine, batch
+        self.count = len(engine.model.stack.order()) + 1
+        self._last: Tensor | None = None
+        self._all: Sequence[Tensor] | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    @overload
+    def __getitem__(self, number: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Tensor]: ...
+    def __getitem__(self, number: int | slice) -> Tensor | Sequence[Tensor]:
+        if isinstance(number, int) and number in (-1, self.count - 1):
+            if self._last is None:
+                self._last = self.engine.last(self.batch)
+            return self._last
+        if self._all is None:
+            self._all = self.engine.model.run_modules(self.batch).layers
+        return self._all[number]

@@ -1,0 +1,32 @@
+"""onnxruntime on the packed graph."""
+
+from __future__ import annotations
+
+import onnxruntime
+import torch
+from torch import Tensor
+
+from tianci.batch import Batch
+from tianci.engine.packed_graph import PackedGraph, arrays, layout_rows, packed_graph
+from tianci.models.base import Encoder
+
+
+class InOnnx:
+    """A session; as many threads as torch has."""
+
+    most, slack = 1024, 1.25
+
+    def __init__(self, model: Encoder, int8: bool = False):
+        graph = packed_graph(model, PackedGraph(int8))
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(
+            graph.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        self.wanted = [one.name for one in self.session.get_inputs()]
+
+    def last(self, batch: Batch) -> Tensor:
+        given = arrays(batch)
+        found = self.session.run(None, {name: given[name] for name in self.wanted})
+        return torch.from_numpy(found[0][:layout_rows(batch)])

@@ -1,0 +1,107 @@
+"""An encoder as one ONNX graph on packed tokens: nothing is padded but inside attention.
+
+Shapes: T tokens, B sequences, L tokens of the longest one, A tokens that are asked for, W width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+from torch import Tensor
+
+from tianci.batch import Batch
+from tianci.engine.cut import rounded
+from tianci.export import parts
+from tianci.export.graph import Graph, plain, quantised
+from tianci.models.base import Encoder
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class PackedInputs(parts.Inputs):
+    """What a batch is given as; `ids` and `segments` are (T,), `barred` is (B, 1, 1, L)."""
+
+    position: str = ""  # (T,)
+    slots: str = ""  # (B, L) which token stands there; any, where none does
+    back: str = ""  # (T,) where in the (B * L) slots a token stands
+
+    def places(self, graph: Graph, table: str) -> str:
+        return graph.op("Gather", table, self.position)
+
+    def attend(self, graph: Graph, joined: str, heads: int, size: int) -> str:
+        """(T, 3 W) -> (T, W): to the grid, attention, and back."""
+        grid = graph.op("Gather", joined, self.slots)
+        mixed = super().attend(graph, grid, heads, size)
+        return graph.op(
+            "Gather", graph.op("Reshape", mixed, graph.integers(-1, heads * size)), self.back
+        )
+
+
+class PackedGraph(Graph):
+    """int8 weights stay weights here: the runtime quantises each row that it multiplies."""
+
+    def _int8_product(self, x: str, weight: Tensor, key: Any) -> str:
+        if key not in self._known:
+            numbers, scale = quantised(plain(weight), 127)
+            small = self.constant(numbers.T, "weight_int8")
+            self._known[key] = self.op(
+                "DequantizeLinear", small, self.constant(scale, "weight_scale"), axis=1
+            )
+        return self.op("MatMul", x, self._known[key])
+
+
+def packed_graph(model: Encoder, graph: Graph) -> Graph:
+    """The whole body; its output `last` is (A, W)."""
+    given = PackedInputs(
+        ids=graph.input("tokens", ("tokens",)),
+        mask="",
+        segments=graph.input("segments", ("tokens",)) if parts.reads_segments(model) else None,
+        inside="",
+        barred=graph.input("barred", ("batch", 1, 1, "length"), TensorProto.FLOAT),
+        asked=graph.input("asked", ("asked",)),
+        position=graph.input("position", ("tokens",)),
+        slots=graph.input("slots", ("batch", "length")),
+        back=graph.input("back", ("tokens",)),
+    )
+    last = parts.states(graph, model, given)[-1]
+    graph.output("last", last, ("asked", model.config.width))
+    return graph
+
+
+def arrays(batch: Batch) -> Arrays:
+    """A batch as the graph's inputs; behind the tokens there are some that nobody reads, and the
+    grid of attention may be a little longer than the longest sequence (see `rounded`)."""
+    layout = batch.layout
+    lengths = np.array(layout.lengths)
+    count, longest = rounded(layout.tokens), rounded(layout.longest)
+    starts = layout.starts.numpy()[:-1]
+    columns = np.arange(longest)
+    inside = columns < lengths[:, None]
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    position = np.arange(layout.tokens) - starts[owner]
+    asked = np.arange(count) if batch.asked is None else batch.asked.numpy()
+    segments = np.zeros(0, np.int64) if batch.segments is None else batch.segments.numpy()
+    return {
+        "tokens": _filled(batch.tokens.numpy(), count),
+        "segments": _filled(segments, count),
+        "barred": np.where(inside, np.float32(0), np.float32(parts.FAR))[:, None, None],
+        "asked": _filled(asked, rounded(len(asked))),
+        "position": _filled(position, count),
+        "slots": np.where(inside, starts[:, None] + columns, 0),
+        "back": _filled(owner * longest + position, count),
+    }
+
+
+def _filled(values: NDArray[Any], count: int) -> NDArray[Any]:
+    """The values, and zeros behind them."""
+    return values if len(values) == count else np.pad(values, (0, count - len(values)))
+
+
+def layout_rows(batch: Batch) -> int:
+    """How many rows of the output mean something."""
+    return batch.layout.tokens if batch.asked is None else len(batch.asked)
