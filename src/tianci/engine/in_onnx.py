@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from tianci.batch import Batch
-from tianci.engine.packed_graph import PackedGraph, arrays, layout_rows, packed_graph
+from tianci.engine.int8_torch import largest
+from tianci.engine.packed_graph import arrays, layout_rows, packed_graph
+from tianci.export.graph import Graph
 from tianci.models.base import Encoder
 
 
@@ -17,7 +19,7 @@ class InOnnx:
     most, slack = 1024, 1.25
 
     def __init__(self, model: Encoder, int8: bool = False):
-        graph = packed_graph(model, PackedGraph(int8))
+        graph = packed_graph(model, Graph(int8, largest()))
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3

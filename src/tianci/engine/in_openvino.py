@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tianci.batch import Batch
-from tianci.engine.packed_graph import PackedGraph, arrays, layout_rows, packed_graph
+from tianci.engine.packed_graph import WeightsOnly, arrays, layout_rows, packed_graph
 from tianci.models.base import Encoder
 
 GROUP = 128  # numbers of a row that share a scale, in int8
@@ -22,7 +22,7 @@ class InOpenVino:
     most, slack = 1024, 1.25
 
     def __init__(self, model: Encoder, int8: bool = False, group: int = GROUP):
-        graph = packed_graph(model, PackedGraph(int8))
+        graph = packed_graph(model, WeightsOnly(int8))
         self.segments = any(one.name == "segments" for one in graph.inputs)
         read = openvino.Core().read_model(io.BytesIO(graph.model().SerializeToString()))
         settings: dict[str, Any] = {

@@ -19,8 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tianci.batch import Batch, Layout
-from tianci.engine.blocks import parts
+from tianci.engine.blocks import Parts, parts
 from tianci.engine.cut import rounded
+from tianci.engine.int8_torch import Int8, OneSided, small_embedding
 from tianci.models.base import Encoder
 from tianci.nn.activations import Activation
 from tianci.nn.attention import attend
@@ -77,18 +78,22 @@ class InTorch:
     most = 1024  # tokens that go through all layers together: their states stay in cache
     slack = float("inf")  # attention pads nothing, so lengths may differ
 
-    def __init__(self, model: Encoder, make: Maker | None = None):
-        self.embedding, self.layers = model.embedding, []
+    def __init__(self, model: Encoder, int8: bool = False):
+        self.embedding = small_embedding(model.embedding) if int8 else model.embedding
+        self.layers: list[tuple[Parts, Product, Product, Product, Product]] = []
+        make: Maker = Int8 if int8 else usual()
+        make_down: Maker = OneSided if int8 else make
         made: dict[nn.Linear, Product] = {}
 
-        def once(layer: nn.Linear, activation: Activation | None = None) -> Product:
+        def once(layer: nn.Linear, how: Maker, activation: Activation | None = None) -> Product:
             if layer not in made:  # ALBERT runs one block many times
-                made[layer] = (make or usual())(layer, activation)
+                made[layer] = how(layer, activation)
             return made[layer]
 
         for block in parts(model):
-            up = once(block.up, block.activation)
-            self.layers.append((block, once(block.qkv), once(block.out), up, once(block.down)))
+            up = once(block.up, make, block.activation)
+            down = once(block.down, make_down)
+            self.layers.append((block, once(block.qkv, make), once(block.out, make), up, down))
 
     def last(self, batch: Batch) -> Tensor:
         """(T, W), or (A, W) of the tokens that are asked for."""

@@ -1,7 +1,8 @@
 """ONNX graphs, written node by node.
 
 Only operators of the standard (opset 17), so that any runtime can run them. Matrices of int8 graphs
-have one scale per output; what comes in is quantised while it runs, by its largest values.
+have one scale per output; what comes in is quantised while it runs, each row by its own largest
+value, so that no text changes the answer for another one.
 
 Shapes: B texts, L tokens of the longest one, W width.
 """
@@ -24,6 +25,7 @@ OPSET, IR = 17, 8  # of 2022: every runtime of the last years reads them
 # Seven bits and not eight: processors without VNNI add two products in 16 bits, where
 # 2 x 255 x 127 does not fit; so the bundle says the same everywhere.
 LARGEST = 63
+TINY = 1e-12  # a row of zeros has this width
 PART_BYTES = 1_500_000_000  # one protobuf message holds 2 GB at most; weights go beside it then
 Shape = Sequence[int | str]
 
@@ -31,8 +33,8 @@ Shape = Sequence[int | str]
 class Graph:
     """Nodes and weights, as they are added."""
 
-    def __init__(self, int8: bool = False):
-        self.int8 = int8
+    def __init__(self, int8: bool = False, largest: int = LARGEST):
+        self.int8, self.largest = int8, largest
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
@@ -104,33 +106,60 @@ class Graph:
 
     # ------------------------------------------------------------ common parts
 
-    def linear(self, x: str, layer: nn.Linear, name: str, exact: bool = False) -> str:
-        """x W' + b; `exact`: never int8."""
-        return self.product(x, layer.weight, layer.bias, name, exact)
+    def linear(
+        self, x: str, layer: nn.Linear, name: str, exact: bool = False, one_sided: bool = False
+    ) -> str:
+        """x W' + b; `exact`: never int8; `one_sided`: x lies mostly on one side of zero."""
+        return self.product(x, layer.weight, layer.bias, name, exact, one_sided)
 
     def product(
-        self, x: str, weight: Tensor, bias: Tensor | None, name: str, exact: bool = False
+        self,
+        x: str,
+        weight: Tensor,
+        bias: Tensor | None,
+        name: str,
+        exact: bool = False,
+        one_sided: bool = False,
     ) -> str:
         """(..., in) times (out, in) -> (..., out), plus (out,)."""
         with self.within(name):
             key = ("turned", weight.data_ptr(), exact)
             if self.int8 and not exact:
-                out = self._int8_product(x, weight, key)
+                out = self._int8_product(x, weight, key, one_sided)
             else:
                 if key not in self._known:
                     self._known[key] = self.constant(plain(weight).T, "weight")
                 out = self.op("MatMul", x, self._known[key])
             return out if bias is None else self.op("Add", out, self.weight(bias, "bias"))
 
-    def _int8_product(self, x: str, weight: Tensor, key: Any) -> str:
+    def _int8_product(self, x: str, weight: Tensor, key: Any, one_sided: bool) -> str:
         if (key, "scale") not in self._known:
-            numbers, scale = quantised(plain(weight), LARGEST)
+            numbers, scale = quantised(plain(weight), self.largest)
             self._known[key] = self.constant(numbers.T, "weight_int8")
             self._known[key, "scale"] = self.constant(scale, "weight_scale")
-        small, scale_of_x, zero = self.several("DynamicQuantizeLinear", 3, x)
+            sums = (scale * numbers.sum(1, dtype=np.int32)).astype(np.float32)
+            self._known[key, "sums"] = self.constant(sums, "weight_sums")
+        last = {"axes": [-1], "keepdims": 1}
+        if one_sided:  # behind a GELU: from the lowest to the highest
+            low = self.op("ReduceMin", x, **last)
+            width = self.op("Sub", self.op("ReduceMax", x, **last), low)
+            parts, zero = 255, self._byte(0)
+            x = self.op("Sub", x, low)
+        else:
+            width = self.op("ReduceMax", self.op("Abs", x), **last)
+            parts, zero = 127, self._byte(128)
+        step = self.op("Mul", self.op("Max", width, self.number(TINY)), self.number(1 / parts))
+        small = self.op("QuantizeLinear", self.op("Div", x, step), self.number(1.0), zero)
         whole = self.op("MatMulInteger", small, self._known[key], zero)
-        scales = self.op("Mul", scale_of_x, self._known[key, "scale"])
-        return self.op("Mul", self.op("Cast", whole, to=TensorProto.FLOAT), scales)
+        out = self.op("Mul", self.op("Cast", whole, to=TensorProto.FLOAT), step)
+        out = self.op("Mul", out, self._known[key, "scale"])
+        return self.op("Add", out, self.op("Mul", low, self._known[key, "sums"])) if one_sided else out
+
+    def _byte(self, value: int) -> str:
+        key = ("byte", value)
+        if key not in self._known:
+            self._known[key] = self.constant(np.array(value, np.uint8), "zero")
+        return self._known[key]
 
     def rows(self, table: Tensor, numbers: str, name: str) -> str:
         """The rows of a table that some numbers name."""

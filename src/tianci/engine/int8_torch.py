@@ -1,0 +1,90 @@
+"""Products in int8, in torch: weights with one scale per output, inputs with one per token row.
+
+A row's scale depends on that row alone, so the company in a batch never changes an answer; nothing
+has to be calibrated. Inputs of the second feed-forward product lie on one side of zero (GELU), so
+they also get a zero point of their own: MiniLM keeps a cosine of 0.9986 instead of 0.9975.
+
+Measured on one core (Zen 4, milliseconds; 1,280 rows, 768 to 3,072): float32 56, int8 19, of which
+the product itself takes 15.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from tianci.nn.activations import Activation
+from tianci.nn.embedding import PlaceEmbedding
+
+TINY = 1e-12  # a row of zeros has this scale
+
+
+def largest() -> int:
+    """The largest weight. Processors without VNNI add two products in 16 bits, where 2 x 255 x 127
+    does not fit; they get seven bits."""
+    told = getattr(torch.cpu, "get_capabilities", dict)()
+    return 127 if told.get("avx512_vnni") or told.get("avx_vnni") else 63
+
+
+def quantised(matrix: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """(out, in) as whole numbers, and one scale per row."""
+    scale = matrix.abs().amax(1) / most
+    scale = torch.where(scale > 0, scale, 1.0)
+    return (matrix / scale[:, None]).round().to(torch.int8), scale
+
+
+class Int8:
+    """A linear layer in int8; what goes in and comes out is float32."""
+
+    def __init__(self, layer: nn.Linear, activation: Activation | None, one_sided: bool = False):
+        numbers, self.scale = quantised(layer.weight.detach(), largest())
+        self.weight = torch.ops.onednn.qlinear_prepack(numbers, None)
+        self.bias, self.activation = layer.bias.detach(), activation
+        self.zeros = torch.zeros(len(numbers), dtype=torch.int32)
+        self.sums = self.scale * numbers.sum(1, dtype=torch.int32)
+        self.one_sided = one_sided
+
+    def __call__(self, x: Tensor) -> Tensor:
+        high, low = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
+        if self.one_sided:
+            scale = (high - low).clamp_(min=TINY).div_(255)
+            turn = 1 / scale
+            y = self._product(torch.addcmul(0.5 - low * turn, x, turn), 0)
+            y = torch.addcmul(self.bias, y, scale).addcmul_(low, self.sums)
+        else:
+            scale = torch.maximum(high, low.neg_()).clamp_(min=TINY).div_(127)
+            # adding a half and cutting the rest off is rounding, for what is not negative
+            y = self._product(torch.addcmul(x.new_tensor(128.5), x, 1 / scale), 128)
+            y = torch.addcmul(self.bias, y, scale)
+        return y if self.activation is None else self.activation(y)
+
+    def _product(self, x: Tensor, zero: int) -> Tensor:
+        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+            x.to(torch.uint8), 1.0, zero, self.weight, self.scale, self.zeros, None, 1.0, 0,
+            torch.float32, "none", [], "none",
+        )  # fmt: skip
+        return y
+
+
+class Int8Rows(nn.Module):
+    """A table of vectors in int8, one scale per row."""
+
+    def __init__(self, table: nn.Embedding):
+        super().__init__()
+        self.numbers, self.scale = quantised(table.weight.detach(), 127)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.numbers[ids] * self.scale[ids][:, None]
+
+
+OneSided = partial(Int8, one_sided=True)
+
+
+def small_embedding(part: PlaceEmbedding) -> PlaceEmbedding:
+    """The same embedding with its token table in int8; the small tables and the norm stay."""
+    same = copy.copy(part)
+    same._modules = {**part._modules, "token": Int8Rows(part.token)}
+    return same
