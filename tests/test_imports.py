@@ -12,7 +12,7 @@ LEVELS = [
     {"cli", "demo", "api"},
     {"serve", "comparison", "doctor"},
     {"tune"},
-    {"evaluate", "compress", "convert", "export"},
+    {"evaluate", "compress", "convert", "export", "engine"},
     {"train"},
     {"goals"},
     {"checkpoint", "adapters", "sentence_files", "public_format", "about"},

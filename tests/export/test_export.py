@@ -179,7 +179,7 @@ def test_int8_is_smaller_and_close(tmp_path: Path) -> None:
     facts = export(tmp_path / "model", tmp_path / "small", int8=True)
     assert facts["precision"] == "int8" and facts["kept"]["kind"] == "cosine"
     assert 0.98 <= facts["kept"]["value"] < 1 - 1e-9  # close, and really another model
-    assert facts["bytes"] < 0.6 * plain["bytes"]  # so small a model is half names
+    assert facts["bytes"] < 0.65 * plain["bytes"]  # so small a model is half names
     session = onnxruntime.InferenceSession(str(tmp_path / "small" / "model.onnx"))
     assert [one.type for one in session.get_inputs()] == ["tensor(int64)"] * 3
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.engines import usually_torch
 from tianci.cli.quick_torch import import_torch
 
 
@@ -22,8 +23,16 @@ from tianci.cli.quick_torch import import_torch
     default=None,
     help="vectors of length 1 (default: the model's own way)",
 )
+@usually_torch
 def embed(
-    run: Run, model: str, file: str, out: str, pooling: str | None, normalize: bool | None
+    run: Run,
+    model: str,
+    file: str,
+    out: str,
+    pooling: str | None,
+    normalize: bool | None,
+    engine: str,
+    int8: bool,
 ) -> None:
     """Writes one vector per line of FILE (plain or .gz, - is standard input) as a NumPy array."""
     import_torch()
@@ -38,7 +47,7 @@ def embed(
     from tianci.serve.predictor import load
     from tianci.text.source import read_lines
 
-    predictor = load(model, mapped=True)
+    predictor = load(model, mapped=True, engine=engine, int8=int8)
     lines = [line for _, line in read_lines(Path(file))]
     if not lines:
         raise UserError(f"{file}: the file is empty; give one text per line")

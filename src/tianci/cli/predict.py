@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.engines import usually_torch
 from tianci.cli.quick_torch import import_torch
 
 TOGETHER = 512  # rows that are answered together; the first answers come after so many
@@ -24,8 +25,16 @@ TOGETHER = 512  # rows that are answered together; the first answers come after 
 @click.option("--out", metavar="FILE", help="write the lines here instead of standard output")
 @click.option("--column", multiple=True, help="which column is which, for example text=review")
 @click.option("--keep", is_flag=True, help="repeat the columns of each row in its line")
+@usually_torch
 def predict(
-    run: Run, model: str, file: str, out: str | None, column: tuple[str, ...], keep: bool
+    run: Run,
+    model: str,
+    file: str,
+    out: str | None,
+    column: tuple[str, ...],
+    keep: bool,
+    engine: str,
+    int8: bool,
 ) -> None:
     """Writes one JSON line per row of FILE (- is standard input), in order.
 
@@ -42,7 +51,7 @@ def predict(
     from tianci.serve.predictor import load
     from tianci.tune.settings import Finetune
 
-    predictor = load(model, mapped=True)
+    predictor = load(model, mapped=True, engine=engine, int8=int8)
     columns = Finetune(column=list(column)).columns
     rows = stream_rows(file, predictor.task.columns(), columns)
     bad = 0

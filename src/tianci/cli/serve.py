@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tianci.cli.command import Run, command
+from tianci.cli.engines import engines
 from tianci.cli.listening import address, listening
 from tianci.serve.limits import Limits
 
@@ -33,6 +34,7 @@ from tianci.serve.limits import Limits
     help="batches that may run side by side, each with its share of the threads (default: one per "
     "thread, 4 at most)",
 )
+@engines
 def serve(
     run: Run,
     models: tuple[str, ...],
@@ -43,6 +45,8 @@ def serve(
     allow_host: tuple[str, ...],
     workers: int,
     lanes: int | None,
+    engine: str,
+    int8: bool,
 ) -> None:
     """Serves models by HTTP, with the routes of OpenAI and text-embeddings-inference and its own.
 
@@ -62,6 +66,8 @@ def serve(
         lanes=lanes,
         threads=run.threads,
         quiet=run.quiet,
+        engine=engine,
+        int8=int8,
         limits=run.get(Limits),
     )
     plan.check()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Protocol, overload
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Protocol, overload
 
 import torch
 from torch import Tensor
@@ -28,9 +29,19 @@ class Runner(Protocol):
 class Engine:
     """A runner for one model. Answers do not depend on what else is in the batch."""
 
-    def __init__(self, model: Encoder, runner: Runner, name: str, int8: bool = False):
-        self.model, self.runner, self.name, self.int8 = model, runner, name, int8
+    def __init__(self, model: Encoder, make: Callable[[], Runner], name: str, int8: bool = False):
+        self.model, self.make, self.name, self.int8 = model, make, name, int8
+        self.kept: dict[str, Any] | None = None  # what int8 keeps, as measured
         self.made_at = self._state()
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Made when the first batch comes."""
+        with torch.inference_mode(False), torch.no_grad():
+            return self.make()
+
+    def __deepcopy__(self, known: Any) -> None:
+        """A copied model has weights of its own, so it has no engine."""
 
     def _state(self) -> int:
         """Changes whenever weights are changed in place: an engine has copies of them."""
@@ -102,19 +113,19 @@ class _Layers(Sequence[Tensor]):
 
     def __init__(self, engine: Engine, batch: Batch):
         self.engine, self.batch = engine, batch
-        self.count = len(engine.model.stack.order()) + 1
+        self.depth = len(engine.model.stack.order()) + 1
         self._last: Tensor | None = None
         self._all: Sequence[Tensor] | None = None
 
     def __len__(self) -> int:
-        return self.count
+        return self.depth
 
     @overload
     def __getitem__(self, number: int) -> Tensor: ...
     @overload
     def __getitem__(self, number: slice) -> Sequence[Tensor]: ...
     def __getitem__(self, number: int | slice) -> Tensor | Sequence[Tensor]:
-        if isinstance(number, int) and number in (-1, self.count - 1):
+        if isinstance(number, int) and number in (-1, self.depth - 1):
             if self._last is None:
                 self._last = self.engine.last(self.batch)
             return self._last

@@ -33,19 +33,17 @@ class Parts(NamedTuple):
 
 def encoder(model: Model) -> Encoder:
     """The model, if it is an encoder that engines can run (BERT, RoBERTa, DistilBERT, ALBERT)."""
-    if not isinstance(model, Encoder):
-        raise UserError(
-            f"a {type(model).__name__} only runs in torch; other engines read encoders (bert, "
-            "roberta, albert, distilbert)"
-        )
-    parts(model)
-    return model
+    if isinstance(model, Encoder) and type(model.stack).finished is Stack.finished:
+        parts(model)
+        return model
+    raise UserError(
+        f"a {type(model).__name__} only runs in torch, in float32; engines and int8 are for "
+        "encoders (bert, roberta, albert, distilbert)"
+    )
 
 
 def parts(model: Encoder) -> list[Parts]:
     """The blocks as they run; one that runs several times is named several times."""
-    if type(model.stack).finished is not Stack.finished:
-        raise _unknown(model.stack)
     return [_of(block) for block in model.stack.order()]
 
 

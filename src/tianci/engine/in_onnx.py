@@ -31,4 +31,4 @@ class InOnnx:
     def last(self, batch: Batch) -> Tensor:
         given = arrays(batch)
         found = self.session.run(None, {name: given[name] for name in self.wanted})
-        return torch.from_numpy(found[0][:layout_rows(batch)])
+        return torch.from_numpy(found[0][: layout_rows(batch)])

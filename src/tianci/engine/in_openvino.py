@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from threading import Lock
 from typing import Any
 
 import openvino
@@ -33,11 +34,13 @@ class InOpenVino:
         }
         self.compiled = openvino.Core().compile_model(read, "CPU", settings)
         self.request = self.compiled.create_infer_request()
+        self.turn = Lock()  # a request runs one batch at a time
 
     def last(self, batch: Batch) -> Tensor:
         given = arrays(batch)
         if not self.segments:
             del given["segments"]
-        found = self.request.infer(given, share_inputs=True, share_outputs=True)
-        wanted = layout_rows(batch)
-        return torch.from_numpy(found[0][:wanted]).clone()  # the request writes into the same memory again
+        with self.turn:
+            found = self.request.infer(given, share_inputs=True, share_outputs=True)
+            # a copy: the next call writes into the same memory
+            return torch.from_numpy(found[0][: layout_rows(batch)]).clone()

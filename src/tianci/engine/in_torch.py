@@ -69,7 +69,7 @@ def fused(activation: Activation | None) -> tuple[str, str | None]:
 
 def usual() -> Maker:
     """How float32 products are made here."""
-    return Packed if torch.backends.mkldnn.is_available() else Plain
+    return Packed if torch.backends.mkldnn.is_available() else Plain  # type: ignore[no-untyped-call]
 
 
 class InTorch:
@@ -98,7 +98,7 @@ class InTorch:
     def last(self, batch: Batch) -> Tensor:
         """(T, W), or (A, W) of the tokens that are asked for."""
         tokens, batch = batch.layout.tokens, evened(batch)
-        x = self.embedding(batch)
+        x: Tensor = self.embedding(batch)
         for number, (block, qkv, out, up, down) in enumerate(self.layers, 1):
             asked = batch.asked if number == len(self.layers) else None
             mixed = mix(qkv(x), block.heads, batch.layout)
@@ -127,7 +127,7 @@ def evened(batch: Batch) -> Batch:
 
 def mix(joint: Tensor, heads: int, layout: Layout) -> Tensor:
     """(T, 3 W) queries, keys and values -> (T, W)."""
-    q, k, v = joint.unflatten(1, (3, heads, -1)).unbind(1)
+    q, k, v = joint.view(len(joint), 3, heads, -1).unbind(1)
     return attend(q, k, v, layout, Full()).flatten(1)
 
 
@@ -136,5 +136,3 @@ def joined(x: Tensor, change: Tensor, adapter: nn.Module | None, norm: nn.LayerN
     if adapter is not None:
         change = adapter(change)
     return F.layer_norm(change.add_(x), norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-
-

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ TINY = 1e-12  # a row of zeros has this scale
 def largest() -> int:
     """The largest weight. Processors without VNNI add two products in 16 bits, where 2 x 255 x 127
     does not fit; they get seven bits."""
-    told = getattr(torch.cpu, "get_capabilities", dict)()
+    told: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return 127 if told.get("avx512_vnni") or told.get("avx_vnni") else 63
 
 

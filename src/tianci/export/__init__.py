@@ -30,8 +30,9 @@ def export(
     """
     for module in ("onnx", "onnxruntime"):
         need(module, "export")
-    from tianci.export.parity import Bundle, largest_difference, likeness, probes
+    from tianci.export.parity import Bundle, largest_difference, likeness
     from tianci.export.purpose import purpose_of
+    from tianci.export.sentences import probes
 
     folder = Path(source)
     saved = checkpoint.read(folder)

@@ -33,8 +33,8 @@ Shape = Sequence[int | str]
 class Graph:
     """Nodes and weights, as they are added."""
 
-    def __init__(self, int8: bool = False, largest: int = LARGEST):
-        self.int8, self.largest = int8, largest
+    def __init__(self, int8: bool = False, largest: int = 0):
+        self.int8, self.largest = int8, largest or LARGEST
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
@@ -153,7 +153,9 @@ class Graph:
         whole = self.op("MatMulInteger", small, self._known[key], zero)
         out = self.op("Mul", self.op("Cast", whole, to=TensorProto.FLOAT), step)
         out = self.op("Mul", out, self._known[key, "scale"])
-        return self.op("Add", out, self.op("Mul", low, self._known[key, "sums"])) if one_sided else out
+        return (
+            self.op("Add", out, self.op("Mul", low, self._known[key, "sums"])) if one_sided else out
+        )
 
     def _byte(self, value: int) -> str:
         key = ("byte", value)

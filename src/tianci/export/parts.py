@@ -162,9 +162,7 @@ def _adapter(graph: Graph, part: nn.Module, x: str) -> str:
         return graph.op("Add", x, graph.linear(hidden, part.up, "up"))
 
 
-def _attention(
-    graph: Graph, part: SelfAttention, x: str, given: Inputs, asked: str | None
-) -> str:
+def _attention(graph: Graph, part: SelfAttention, x: str, given: Inputs, asked: str | None) -> str:
     if type(part.pattern) is not Full:
         raise unsupported(part.pattern)
     width = part.heads * part.size

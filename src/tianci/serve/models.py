@@ -106,6 +106,8 @@ class Served:
             "max_input_length": self.limit,
             "width": int(self.predictor.model.config.width),
             "parameters": self.predictor.checkpoint.parameter_count,
+            "engine": self.predictor.engine,
+            "int8": self.predictor.int8,
         }
 
 
@@ -133,18 +135,31 @@ class Models:
         return next((one for one in able if fits(one)), able[0])
 
 
-def read_models(specs: Sequence[str], device: str | None = None) -> Models:
-    """Loads the directories; a base that several adapters were trained on is loaded once."""
+def read_models(
+    specs: Sequence[str],
+    device: str | None = None,
+    engine: str | None = "torch",
+    int8: bool = False,
+) -> Models:
+    """Loads the directories; a base that several adapters were trained on is loaded once.
+
+    Adapters share the weights of their base, so they are run by their modules, in float32.
+    """
     bases: dict[str, Checkpoint] = {}
     served, pooled = [], {}
     for name, folder in named(specs):
         if not folder.is_dir():
             raise UserError(f"{folder} is not a model directory")
         if adapters.is_adapter(folder):
+            if int8 or engine not in (None, "torch", "auto"):
+                raise UserError(
+                    f"{folder} is an adapter; adapters share their base in torch and float32, so "
+                    "serve it without --engine and --int8"
+                )
             base, predictor = _adapted(folder, bases, device)
             pooled[name] = base
         else:
-            predictor = load(folder, device)
+            predictor = load(folder, device, engine=engine, int8=int8)
         if predictor.checkpoint.tokenizer is None:
             raise UserError(f"{folder} has no tokenizer (tokenizer.json or vocab.txt)")
         served.append(Served(name, folder, predictor))
@@ -186,4 +201,4 @@ def _adapted(
         base.family, copy.deepcopy(base.model, shared), {}, base.tokenizer, dict(base.extra)
     )
     adapters.put(model, folder, about, told)
-    return key, Predictor(model, {}, chosen)
+    return key, Predictor(model, {}, chosen, engine=None)

@@ -18,6 +18,7 @@ from tianci import adapters, checkpoint, sentence_files
 from tianci.batch import Batch, Layout
 from tianci.data.collate import by_budget
 from tianci.data.rows import Row, make_row
+from tianci.engine import attach
 from tianci.errors import UserError
 from tianci.evaluate.perplexity import begin_token, log_likelihoods
 from tianci.evaluate.tasks import answer, reading_limit
@@ -41,17 +42,20 @@ def load(
     device: str | None = None,
     base: str | Path | None = None,
     mapped: bool = False,
+    engine: str | None = "torch",
+    int8: bool = False,
 ) -> Predictor:
     """The model in a directory (tianci's or Hugging Face's), ready to answer.
 
     `base` is where the base of an adapter is, if it has moved. `mapped` leaves weights in the file
-    until they are read, for a short life: nobody may write to the file meanwhile.
+    until they are read, for a short life: nobody may write to the file meanwhile. `engine` (torch,
+    openvino, onnx, or auto: the fastest here) and `int8` say how an encoder is run on the CPU.
     """
     if not Path(path).exists() and is_preset(str(path)):
         raise UserError(f'"{path}" is a preset, which has learned nothing; give a trained model')
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     saved = adapters.read(path, base) if base is not None else checkpoint.read(path, mapped)
-    return Predictor(saved, sentence_files.read(Path(path)), chosen)
+    return Predictor(saved, sentence_files.read(Path(path)), chosen, engine, int8)
 
 
 class Predictor:
@@ -62,12 +66,19 @@ class Predictor:
         saved: checkpoint.Checkpoint,
         defaults: dict[str, Any] | None = None,
         device: str = "cpu",
+        engine: str | None = "torch",  # None: module by module, as in training
+        int8: bool = False,
     ):
         self.checkpoint = saved
         self.model = saved.model.to(device).eval()
         self.heads = {name: head.to(device).eval() for name, head in saved.heads.items()}
         self.defaults = defaults or {}
         self.device = device
+        self.engine, self.int8 = "modules", int8
+        if device == "cpu" and engine is not None:
+            self.engine = attach(saved, engine, int8)
+        elif int8 or engine not in (None, "torch", "auto"):
+            raise UserError(f"engines and int8 are for the CPU, but the model is on {device}")
 
     @property
     def tokenizer(self) -> Tokenizer:

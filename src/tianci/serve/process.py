@@ -64,7 +64,7 @@ def serve_alone(plan: Plan, at: socket.socket) -> None:
     # batches side by side are for processors; a GPU works them off one after the other anyway
     usual = 1 if torch.cuda.is_available() else usual_lanes(threads)
     service = Service(
-        functools.partial(read_models, plan.models),
+        functools.partial(read_models, plan.models, engine=plan.engine, int8=plan.int8),
         plan.limits,
         plan.key,
         {*LOCAL, *plan.hosts},
