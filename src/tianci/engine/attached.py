@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from threading import Lock
 from typing import Any, Protocol, overload
 
 import torch
@@ -33,12 +33,16 @@ class Engine:
         self.model, self.make, self.name, self.int8 = model, make, name, int8
         self.kept: dict[str, Any] | None = None  # what int8 keeps, as measured
         self.made_at = self._state()
+        self._making = Lock()
+        self._runner: Runner | None = None
 
-    @cached_property
+    @property
     def runner(self) -> Runner:
-        """Made when the first batch comes."""
-        with torch.inference_mode(False), torch.no_grad():
-            return self.make()
+        """Made when the first batch comes, once, whichever thread brings it."""
+        if self._runner is None:
+            with self._making, torch.inference_mode(False), torch.no_grad():
+                self._runner = self._runner or self.make()
+        return self._runner
 
     def __deepcopy__(self, known: Any) -> None:
         """A copied model has weights of its own, so it has no engine."""
