@@ -32,7 +32,7 @@ class Plan:
     threads: int | None = None  # of each worker
     lanes: int | None = None  # batches of a worker that may run side by side
     quiet: bool = False
-    engine: str = "auto"
+    engine: str = "torch"
     int8: bool = False
     limits: Limits = field(default_factory=Limits)
 
