@@ -19,7 +19,7 @@ LEVELS = [
     {"models"},
     {"nn", "data"},
     {"text", "batch", "metrics"},
-    {"settings", "errors", "find", "files"},
+    {"settings", "errors", "find", "files", "claim", "exchange"},
 ]
 # the public names and the entry point may see everything; everyone may ask for the version
 FREE = {"__init__", "__main__"}

@@ -17,6 +17,10 @@ class UserError(Exception):
     """Something the user gave us is wrong; the message says what, where, and the way out."""
 
 
+class Failed(RuntimeError):  # noqa: N818  (reads as what happened)
+    """Something failed while running; the message is the whole story, exit code 1."""
+
+
 class Stopped(Exception):  # noqa: N818  (not an error: everything was saved)
     """A signal ended the work after it was saved; the message says how to go on."""
 

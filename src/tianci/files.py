@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -12,7 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tianci.claim import claim
 from tianci.errors import UserError
+from tianci.exchange import exchange
+
+# what lies beside a target while it is written (tmp) or, where needed, replaced (old)
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.(?P<kind>tmp|old)")
 
 MOST_JSON = 64_000_000  # bytes of a JSON file; the record of a large run has a tenth of it
 MOST_VALUES = 4_000_000  # values in one
@@ -31,44 +37,80 @@ def sync(path: Path) -> None:
 def write_directory(path: str | Path) -> Iterator[Path]:
     """A temporary sibling that becomes `path` when the block ends well, and vanishes otherwise.
 
-    An existing directory is replaced at the very end; whoever reads sees the old or the new one.
+    An existing directory is replaced at the very end, in one move; whoever reads, and whenever the
+    process is killed, there is the old or the new one.
     """
     target = Path(path)
+    if target.is_symlink():
+        target = target.resolve()  # what it points to is replaced, not the link
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file; give a directory to write to")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise UserError(f"cannot write to {target}: {error.strerror}") from error
-    try:
-        yield beside
-        beside.chmod(0o755)  # mkdtemp makes 0700, which nobody expects of a result
-        for folder, _, names in os.walk(beside):
-            for name in names:
-                sync(Path(folder, name))
-            sync(Path(folder))
-        _replace(beside, target)
-    except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
-        raise
+    with claim(target):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            sweep(target.parent, target.name)
+            beside = Path(tempfile.mkdtemp(".tmp", f".{target.name}.", target.parent))
+        except OSError as error:
+            raise UserError(f"cannot write to {target}: {error.strerror}") from error
+        try:
+            yield beside
+            beside.chmod(0o755)  # mkdtemp makes 0700, which nobody expects of a result
+            for folder, _, names in os.walk(beside):
+                for name in names:
+                    sync(Path(folder, name))
+                sync(Path(folder))
+            _replace(beside, target)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
 
 
 def _replace(beside: Path, target: Path) -> None:
-    # A directory cannot be renamed over a full one: the old one steps aside, and back on failure.
     if not target.exists():
         beside.rename(target)
+        sync(target.parent)
+    elif exchange(beside, target):
+        sync(target.parent)
+        shutil.rmtree(beside, ignore_errors=True)
     else:
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-        target.rename(old / "was")
+        # A directory cannot be renamed over a full one: the old one steps aside, and comes back
+        # on failure. A kill between the two moves is mended by `sweep`.
+        old = Path(tempfile.mkdtemp(".old", f".{target.name}.", target.parent))
+        target.rename(old)
         try:
             beside.rename(target)
         except OSError:
-            (old / "was").rename(target)
+            old.rename(target)
             raise
-        finally:
-            shutil.rmtree(old, ignore_errors=True)
-    sync(target.parent)
+        sync(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_directory(path: Path) -> None:
+    """Removes a directory; whoever looks, and whenever it is killed, sees all of it or nothing."""
+    aside = Path(tempfile.mkdtemp(".tmp", f".{path.name}.", path.parent))
+    path.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def sweep(folder: Path, name: str | None = None, below: bool = False) -> None:
+    """Removes what killed writers left in a folder (of one target, or of all; also below).
+
+    Only for whoever has claimed the target or the folder: then no living writer is among them.
+    """
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.rglob(".*") if below else folder.glob(".*")):
+        found = TEMPORARY.fullmatch(path.name)
+        if not found or (name is not None and found["name"] != name):
+            continue
+        target = path.parent / found["name"]
+        if found["kind"] == "old" and not target.exists() and any(path.iterdir()):
+            path.rename(target)  # killed between two moves, where they cannot be one
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_file(path: str | Path, content: str | bytes) -> None:
@@ -76,7 +118,7 @@ def write_file(path: str | Path, content: str | bytes) -> None:
     target = Path(path)
     data = content.encode() if isinstance(content, str) else content
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        handle, name = tempfile.mkstemp(".tmp", f".{target.name}.", target.parent)
     except OSError as error:
         raise UserError(f"cannot write to {target}: {error.strerror}") from error
     try:

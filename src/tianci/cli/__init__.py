@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
+import threading
 from importlib import import_module
 
 import click
 
 from tianci import __version__
-from tianci.errors import Stopped, UserError, one_line, unknown
+from tianci.errors import Failed, Stopped, UserError, one_line, unknown
 
 # name -> what it does; kept here as text so that `tianci --help` imports no command and no torch
 COMMANDS = {
@@ -78,12 +80,23 @@ def main(arguments: list[str] | None = None) -> None:
         # half a character, or one that the terminal cannot show, is written as JSON escapes it
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        _clean_up_on_termination()
         code = tianci.main(arguments, prog_name="tianci", standalone_mode=False)
     except Exception as error:
         if "--debug" in arguments:
             raise
         code = _complain(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _clean_up_on_termination() -> None:
+    """SIGTERM ends like Ctrl-C does: with what is half-written removed, and an exit code."""
+
+    def stop(number: int, _: object) -> None:
+        raise Stopped(number, "stopped by SIGTERM")
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)
 
 
 def _complain(error: Exception) -> int:
@@ -105,6 +118,9 @@ def _complain(error: Exception) -> int:
     if isinstance(error, UserError):
         print(f"tianci: {one_line(str(error))}", file=sys.stderr)
         return 2
+    if isinstance(error, Failed):
+        print(f"tianci: {one_line(str(error))}", file=sys.stderr)
+        return 1
     if isinstance(error, BrokenPipeError):
         sys.stdout = None  # the reader has gone; python must not try to flush at exit
         return 1

@@ -30,6 +30,7 @@ def vocab(run: Run, text: tuple[str, ...], out: str) -> None:
     from tqdm import tqdm
 
     from tianci import __version__
+    from tianci.claim import claim
     from tianci.files import write_directory, write_json
     from tianci.settings import as_table
     from tianci.text.learn import learn
@@ -41,6 +42,7 @@ def vocab(run: Run, text: tuple[str, ...], out: str) -> None:
     began = time.monotonic()
     # delay: nothing to see when it takes less than two seconds
     with (
+        claim(out),
         tqdm(
             total=total_bytes(files),
             desc="reading",
@@ -52,12 +54,13 @@ def vocab(run: Run, text: tuple[str, ...], out: str) -> None:
         tqdm(total=wanted.size, desc="learning", delay=2, disable=run.quiet) as learning,
     ):
         tokenizer, report = learn(files, wanted, reading.update, learning.update)
-    with write_directory(out) as directory:
-        tokenizer.save(directory)
-        # what ran, beside what came of it; no times in it, so that the same text gives the same
-        # files
-        about = {"tianci": __version__, "settings": {"vocab": as_table(wanted)}, "report": report}
-        write_json(directory / "tianci.json", about)
+        with write_directory(out) as directory:
+            tokenizer.save(directory)
+            # what ran, beside what came of it; no times in it, so that the same text gives the
+            # same files
+            settings = {"vocab": as_table(wanted)}
+            about = {"tianci": __version__, "settings": settings, "report": report}
+            write_json(directory / "tianci.json", about)
     report = {"out": out, **report, "seconds": round(time.monotonic() - began, 1)}
     run.result(report, lambda: _table(report))
 

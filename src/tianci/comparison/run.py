@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tianci import __version__
+from tianci.claim import claim
 from tianci.comparison.parts import Parts
 from tianci.comparison.plan import Plan
 from tianci.comparison.progress import Progress
@@ -52,6 +53,10 @@ class _Comparison:
 
     def go(self) -> dict[str, Any]:
         """Does every part in turn, then writes the table."""
+        with claim(self.out):
+            return self._go()
+
+    def _go(self) -> dict[str, Any]:
         began = time.monotonic()
         plan = self.plan.parts()
         left = [part for part in plan if self.parts.done(part.name, part.made_from) is None]

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import tqdm
 
+from tianci.claim import claim
 from tianci.data.corpus import MANIFEST, SPLITS, VERSION, Corpus, token_type
 from tianci.data.documents import Source, examine
 from tianci.data.faults import list_faults
@@ -75,8 +76,8 @@ def prepare(
     started = time.perf_counter()
     out = Path(out)
     vocabulary = Tokenizer.load(tokenizer)
-    _check_out(out)
-    with _sources(find_files(paths), settings) as sources:
+    with claim(out), _sources(find_files(paths), settings) as sources:
+        _check_out(out)
         on_disk = sum(source.path.stat().st_size for source in sources)
         with Staff(threads or _cores(on_disk), ShardMaker.__module__) as staff:
             with _bar("reading", on_disk, quiet) as bar:
@@ -92,7 +93,7 @@ def prepare(
             rules = Rules(_store_tokenizer(vocabulary, out), settings.words, settings.unbroken)
             gather = Gather(seen, rules, settings.dedupe)
             shards = _encode(gather, out, rules, staff, quiet)
-    result = _finish(out, shards, gather, settings, len(vocabulary))
+        result = _finish(out, shards, gather, settings, len(vocabulary))
     seconds = time.perf_counter() - started
     return {
         **result,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,35 @@ class Journal:
 
     def __init__(self, path: Path, step: int = 0):
         self.path = path
+        self.kept: list[dict[str, Any]] = []  # of earlier sittings
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            kept = [entry for entry in read(path) if entry.get("step", 0) <= step]
-            write_file(path, "".join(json.dumps(e, ensure_ascii=False) + "\n" for e in kept))
+            self.kept = before(read(path), step)
+            write_file(path, "".join(json.dumps(e, ensure_ascii=False) + "\n" for e in self.kept))
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the run)
 
     def write(self, event: str, **values: Any) -> None:
         self._file.write(json.dumps({"event": event, **values}, ensure_ascii=False) + "\n")
         self._file.flush()
 
+    def sync(self) -> None:
+        """Forces what was written to the disk."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
         self._file.close()
+
+
+def before(entries: Sequence[dict[str, Any]], step: int) -> list[dict[str, Any]]:
+    """What belongs to the checkpoint of a step; an end that was not the end does not."""
+    return [e for e in entries if e.get("step", 0) <= step and e.get("event") != "end"]
+
+
+def line_due(window: Sequence[Any], last: float, every: int) -> bool:
+    """Whether the steps since the last line should become one: so many, or those of a second."""
+    if every:
+        return len(window) >= every
+    return time.monotonic() - last >= 1.0 or len(window) >= 100
 
 
 def read(path: Path) -> list[dict[str, Any]]:

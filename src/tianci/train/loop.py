@@ -110,9 +110,10 @@ class Loop:
     thaw: Callable[[float], None] = lambda epochs: None  # who may learn from here on
     save_seconds: float = 600.0
     stopping: bool = False  # set from outside: finish this step, save, and return
+    reached: float = 0.0  # how much of the run is done, from 0 to 1, as all processes see it
 
     def progress(self) -> float:
-        """How much of the run is done, from 0 to 1, by whatever limits it."""
+        """How much of the run is done, by whatever limits it; all processes must ask together."""
         s, state = self.settings, self.state
         if s.steps is not None:
             return state.step / s.steps
@@ -129,8 +130,10 @@ class Loop:
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         last_save = time.monotonic()
         batches = self._batches()
-        while (progress := self.progress()) < 1 and not self.stopping:
-            began = time.monotonic()
+        self.reached = self.progress()
+        (stop,) = parallel.either([self.stopping], self.world)
+        while self.reached < 1 and not stop:
+            began, progress = time.monotonic(), self.reached
             if self._enter_phase(progress):
                 batches = self._batches()
             pool, numbers, position = next(batches)
@@ -167,20 +170,22 @@ class Loop:
             self.state.tokens += tokens
             self.state.position = position
             self.state.seconds += time.monotonic() - began
+            self.reached = self.progress()
             self.on_step(
                 self._step(sums, counts, lr, float(norm), tokens, time.monotonic() - began)
             )
 
+            self.evaluate(self.state)  # before saving: what it says belongs to this checkpoint
             every = self.settings.save_every
             due = (
                 self.state.step % every == 0
                 if every
                 else time.monotonic() - last_save > self.save_seconds
             )
-            if parallel.agree(float(due), self.world):
+            due, stop = parallel.either([due, self.stopping], self.world)
+            if due:
                 self.save(self.state)
                 last_save = time.monotonic()
-            self.evaluate(self.state)
 
     def _enter_phase(self, progress: float) -> bool:
         """Moves to the last, longer sequences when their time has come."""

@@ -15,6 +15,7 @@ from typing import Any
 from tianci.goals.language import language_of
 from tianci.train.loop import Step
 
+REMEMBERED = ("smooth", "best", "clipped", "steps_after_warmup")
 NEAR = 0.1  # nats around the unigram floor that count as the plateau
 
 
@@ -63,6 +64,17 @@ class Monitor:
     steps_after_warmup: int = 0
     pair_smooth: float = math.nan
     language: str | None = None  # the goal that guesses tokens
+
+    def memory(self) -> dict[str, float]:
+        """What a resumed run needs to judge as if nothing had happened."""
+        values = {name: float(getattr(self, name)) for name in REMEMBERED}
+        return {name: value for name, value in values.items() if math.isfinite(value)}
+
+    def recall(self, values: Mapping[str, float]) -> None:
+        """Puts back what `memory` gave."""
+        for name in REMEMBERED:
+            if name in values:
+                setattr(self, name, type(getattr(self, name))(values[name]))
 
     def before(self) -> list[Finding]:
         """What can be said before the first step."""

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
+
+from tianci.errors import Failed, UserError
+
+T = TypeVar("T")
+GONE = ("connection", "peer", "gloo", "nccl", "socket")  # in what the libraries say then
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,43 @@ def agree(value: float, world: World) -> float:
     shared = torch.tensor([value], dtype=torch.float64, device=world.device)
     dist.broadcast(shared, 0)
     return float(shared.item())
+
+
+def either(flags: Sequence[bool], world: World) -> list[bool]:
+    """Which flags any of the processes has set: a signal that reaches one is for all."""
+    if world.size == 1:
+        return list(flags)
+    shared = torch.tensor(flags, dtype=torch.int32, device=world.device)
+    dist.all_reduce(shared, dist.ReduceOp.MAX)
+    return [bool(flag) for flag in shared.tolist()]
+
+
+def of_first(ask: Callable[[], T], world: World) -> T:
+    """What the first process finds, for all of them; its refusal is everybody's."""
+    if world.size == 1:
+        return ask()
+    found: list[Any] = [None, None]
+    if world.first:
+        try:
+            found[0] = ask()
+        except UserError as error:
+            found[1] = str(error)
+    dist.broadcast_object_list(found, 0)
+    if found[1] is not None:
+        raise UserError(found[1])
+    answer: T = found[0]
+    return answer
+
+
+@contextmanager
+def together(world: World, how: str) -> Iterator[None]:
+    """One sentence instead of the library's, when another process has gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        if world.size == 1 or not any(word in str(error).lower() for word in GONE):
+            raise
+        raise Failed(f"another process of this run has ended; go on with: {how}") from error
 
 
 def leave() -> None:

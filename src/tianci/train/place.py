@@ -23,10 +23,10 @@ def check_target(run: Path) -> None:
 
 def publish(folder: Path, run: Path) -> None:
     """Puts the files of a checkpoint at the top of the run: linked where possible, each in one
-    move."""
-    for path in folder.iterdir():
+    move. The weights come last: where they are, everything is."""
+    for path in sorted(folder.iterdir(), key=lambda path: path.suffix == ".safetensors"):
         if path.is_file() and path.name != "manifest.json":
-            beside = run / f".{path.name}.new"
+            beside = run / f".{path.name}.publish_.tmp"  # a name that `files.sweep` knows
             beside.unlink(missing_ok=True)
             try:
                 os.link(path, beside)

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
 import torch
 from tqdm import tqdm
 
-from tianci import __version__, checkpoint
+from tianci import checkpoint
 from tianci.checkpoint import Checkpoint
-from tianci.data.corpus import MANIFEST, Corpus
+from tianci.data.corpus import Corpus
 from tianci.data.store import SplitStore
 from tianci.errors import Stopped, UserError
-from tianci.files import read_json, write_json
-from tianci.find import check_told
+from tianci.files import read_json
 from tianci.goals.base import Joint
 from tianci.goals.language import LANGUAGE, language_of
 from tianci.goals.objectives import objective_names, parse
 from tianci.models import family, preset
-from tianci.settings import as_table, build, convert
+from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
-from tianci.train import journal, optimizer, parallel, probe, state
+from tianci.train import journal, optimizer, parallel, probe, record, state
 from tianci.train.examples import Examples, Recipe
-from tianci.train.journal import Journal
+from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of, measure
 from tianci.train.memory import keep_freed_memory
 from tianci.train.monitor import Finding, Monitor, share_of_copies
-from tianci.train.place import check_target, publish
+from tianci.train.place import publish
 from tianci.train.presets import Pace, pace
 from tianci.train.settings import Pretrain, Train
 from tianci.train.signals import catch
@@ -56,17 +56,37 @@ def pretrain(
     """Trains as the settings say; returns the summary that `--json` prints."""
     world = parallel.join()
     if resume:
-        sections, seed = _recorded(Path(resume))
+        sections, seed = record.recorded(Path(resume))
     wanted: Pretrain = sections["pretrain"]
-    settings: Train = sections["train"]
     if not wanted.corpus or not (resume or wanted.out):
         raise UserError("give --corpus and --out (or --resume with the directory of a stopped run)")
     run = Path(resume or wanted.out)
-    if not resume:
-        check_target(run)
+    wish = record.asked(sections, seed)
+    with ExitStack() as held:  # nobody else writes there until the end
+        goes_on = parallel.of_first(lambda: record.take(run, wish, bool(resume), held), world)
+        if goes_on and not resume:
+            sections, seed = record.recorded(run)
+            if world.first and not quiet:
+                print(f"{run} holds this run, unfinished: going on with it", file=sys.stderr)
+        with parallel.together(world, f"tianci pretrain --resume {run}"):
+            return _session(run, sections, seed, quiet, world, goes_on, wish).go()
+
+
+def _session(
+    run: Path,
+    sections: Mapping[str, Any],
+    seed: int,
+    quiet: bool,
+    world: parallel.World,
+    goes_on: bool,
+    wish: Mapping[str, Any],
+) -> _Session:
+    """Everything read and checked, from the beginning or from the last checkpoint."""
+    wanted: Pretrain = sections["pretrain"]
+    settings: Train = sections["train"]
     corpus = Corpus(wanted.corpus)
-    if resume:
-        _check_resumable(run, Path(wanted.corpus))
+    if goes_on:
+        record.check_resumable(run, Path(wanted.corpus))
     tokenizer = corpus.tokenizer()
     module = _family_of(wanted)
     wanted = dataclasses.replace(wanted, objective=wanted.objective or module.OBJECTIVE)
@@ -74,7 +94,7 @@ def pretrain(
     told = {name: sections.get(name, {}) for name in objective_names()}
     goal = parse(wanted.objective, told, module.HEADS)
     torch.manual_seed(seed)
-    folder = state.newest(run) if resume and state.complete(run) else None
+    folder = state.newest(run) if goes_on and state.complete(run) else None
     model = (
         checkpoint.read(folder)
         if folder
@@ -102,7 +122,8 @@ def pretrain(
         usual,
         folder,
         sections,
-    ).go()
+        wish,
+    )
 
 
 def _family_of(wanted: Pretrain) -> ModuleType:
@@ -117,22 +138,6 @@ def _family_of(wanted: Pretrain) -> ModuleType:
     return family(kind)
 
 
-def _check_resumable(run: Path, corpus: Path) -> None:
-    """A run goes on with the text it began with, and only if there is something left to do."""
-    record = read_json(run / "run.json")
-    if record.get("corpus") not in (None, state.checksum(corpus / MANIFEST)):
-        raise UserError(
-            f"{corpus} is not as it was when {run} began, so the run cannot go on to the same "
-            f"result; "
-            f"prepare it as it was, or start anew with --from {run}"
-        )
-    ended = (run / "log.jsonl").exists() and any(
-        entry["event"] == "end" for entry in journal.read(run / "log.jsonl")
-    )
-    if ended and (run / "model.safetensors").exists():
-        raise UserError(f"{run} is finished; to learn on from it: tianci pretrain --from {run}")
-
-
 def _filled(settings: Train, usual: Pace) -> Train:
     """What the user left open: the preset's batch, and one pass over the corpus."""
     chosen = (settings.steps, settings.minutes, settings.epochs, settings.tokens)
@@ -140,31 +145,6 @@ def _filled(settings: Train, usual: Pace) -> Train:
     return dataclasses.replace(
         settings, epochs=epochs, batch_tokens=settings.batch_tokens or usual.batch_tokens
     )
-
-
-def _recorded(run: Path) -> tuple[dict[str, Any], int]:
-    """The settings a stopped run was started with."""
-    if not (run / "run.json").exists():
-        raise UserError(f"{run} holds no run that could go on (there is no run.json)")
-    record = convert(run / "run.json", read_json(run / "run.json"), _Record)
-    kinds: dict[str, Any] = {"pretrain": Pretrain, "train": Train}
-    sections = {
-        name: build(kinds[name], table, name) if name in kinds else table
-        for name, table in record.settings.items()
-    }
-    wanted = sections.get("pretrain")
-    if not isinstance(wanted, Pretrain) or "train" not in sections:
-        raise UserError(f"{run / 'run.json'} does not say what was trained; start a new run")
-    for name in filter(None, (piece.strip() for piece in wanted.objective.split("+"))):
-        check_told("tianci.goals.objectives", name, "the objective")
-    return sections, record.seed
-
-
-class _Record(msgspec.Struct):
-    """What run.json must hold for a run to go on."""
-
-    settings: dict[str, dict[str, Any]]
-    seed: int
 
 
 def _start(
@@ -224,6 +204,7 @@ class _Session:
     usual: Pace
     folder: Path | None  # the checkpoint to go on from
     sections: Mapping[str, Any]
+    wish: Mapping[str, Any]  # what the command said
 
     def go(self) -> dict[str, Any]:
         settings = self.settings
@@ -239,9 +220,13 @@ class _Session:
         )
         self.examples = cache(self._examples)
         self.held = self._held_out()
-        self._record()
-        self.journal = Journal(self.run / "log.jsonl", at.step) if self.world.first else None
+        if self.world.first and not (self.run / record.RECORD).exists():
+            record.write_record(self.run, self.sections, settings, self.seed, self.wish)
+        # without a checkpoint it begins anew, and so does its log
+        since = at.step if self.folder else -1
+        self.journal = Journal(self.run / "log.jsonl", since) if self.world.first else None
         self.monitor = self._monitor()
+        self._remember(at)
         if not self.folder:
             self._estimate(at)
         self._say(
@@ -265,9 +250,9 @@ class _Session:
             self.world, bf16, self.seed, self._on_step, self._save, self._evaluate,
         )  # fmt: skip
         self.window: list[Step] = []
-        self.last_log = self.last_held = time.monotonic()
-        self.last_result: dict[str, Any] = {}
-        self.next_held = 0.0
+        self.last_log = time.monotonic()
+        self.reached = self.loop.progress()  # at the step before
+        self.saved = at.step if self.folder else -1
         with catch(self.loop) as received:
             try:
                 self.loop.run()
@@ -277,11 +262,13 @@ class _Session:
             finally:
                 self.bar.close()
         self._flush()
-        self._save(at)
-        if received and self.loop.progress() < 1:
+        if self.saved != at.step:
+            self._save(at)
+        if self.loop.reached < 1:  # a signal came, to this process or to another one
             self._pictures()
-            raise Stopped(received[0], f"stopped at step {at.step}, saved; go on with: "
-                          f"tianci pretrain --resume {self.run}")  # fmt: skip
+            number = (received or [signal.SIGTERM])[0]
+            how = f"tianci pretrain --resume {self.run}"
+            raise Stopped(number, f"stopped at step {at.step}, saved; go on with: {how}")
         return self._finish(at, bf16)
 
     # ---------------------------------------------------------------- pieces
@@ -313,21 +300,14 @@ class _Session:
             duplicates=share_of_copies(self.corpus.info),
         )
 
-    def _record(self) -> None:
-        if self.world.first and not (self.run / "run.json").exists():
-            self.run.mkdir(parents=True, exist_ok=True)
-            tables = {
-                n: v if isinstance(v, dict) else as_table(v) for n, v in self.sections.items()
-            }
-            tables["train"] = as_table(self.settings)
-            tables["pretrain"]["corpus"] = str(Path(self.wanted.corpus).resolve())
-            record = {
-                "tianci": __version__,
-                "seed": self.seed,
-                "corpus": state.checksum(Path(self.wanted.corpus) / MANIFEST),
-                "settings": tables,
-            }
-            write_json(self.run / "run.json", record)
+    def _remember(self, at: state.State) -> None:
+        """What the sittings before have seen and said."""
+        self.monitor.recall(at.monitor)
+        if self.journal and self.folder:
+            kept = self.journal.kept
+            self.monitor.seen |= {e["fault"] for e in kept if e["event"] == "finding"}
+            if not any(e["event"] == "save" and e["step"] == at.step for e in kept):
+                self._say("save", step=at.step)  # killed between saving and saying so
 
     def _estimate(self, at: state.State) -> None:
         """Says before the first step how long it will take, and how much memory."""
@@ -365,14 +345,13 @@ class _Session:
 
     def _on_step(self, step: Step) -> None:
         self.window.append(step)
-        finding = self.monitor.step(step, self.loop.progress() >= self.warmup)
+        finding = self.monitor.step(step, self.loop.reached >= self.warmup)
         if finding:
             self._report(finding, step.number)
             if finding.fatal:
                 self._flush()
                 raise TrainingError(finding.message)
-        now = time.monotonic()
-        if now - self.last_log >= 1.0 or len(self.window) >= 100:
+        if line_due(self.window, self.last_log, self.settings.log_every):
             self._flush()
 
     def _flush(self) -> None:
@@ -383,7 +362,7 @@ class _Session:
         self.window, self.last_log = [], time.monotonic()
         at = self.loop.state
         self._say("step", **means, tokens=at.tokens, seconds=at.seconds)
-        self.bar.n = min(1000, int(1000 * self.loop.progress()))
+        self.bar.n = min(1000, int(1000 * self.loop.reached))
         self.bar.set_postfix_str(
             f"step {means['step']}, loss {means['loss']:.3f}, rate {means['lr']:.1e}, "
             f"{means['tokens_per_second']:,.0f} tokens/s"
@@ -391,26 +370,26 @@ class _Session:
 
     def _evaluate(self, at: state.State) -> None:
         """Held-out text, about twenty times in a run or as often as asked."""
-        every = self.settings.evaluate_every
-        if every:
-            due = at.step % every == 0
-        else:
-            due = self.loop.progress() >= self.next_held and at.step > 1
-            if due:
-                self.next_held = self.loop.progress() + 0.05
+        every, reached = self.settings.evaluate_every, self.loop.reached
+        # from the progress alone, so that a resumed run evaluates where an undisturbed one does
+        twentieth = at.step == 2 or int(20 * reached) > int(20 * self.reached)
+        due = at.step % every == 0 if every else twentieth
+        self.reached = reached
         if not due or not self.world.first or not self.held:
             return
         result = measure(self.model, self.goal, self.held, self.world.device)
         self._say("held", step=at.step, held=result, seconds=at.seconds)
-        self.last_result = result
         if (language := language_of(result)) and not math.isnan(self.monitor.smooth):
             finding = self.monitor.held_out(self.monitor.smooth, result[language]["loss"])
             if finding:
                 self._report(finding, at.step)
 
     def _save(self, at: state.State) -> None:
-        if self.world.first:
+        self.saved = at.step
+        at.monitor = self.monitor.memory()
+        if self.journal:
             self._flush()
+            self.journal.sync()  # what it says up to here belongs to the checkpoint
             self.model.about = {"provenance": self._provenance(at)}
             state.save(self.run, self.model, self.loop.optimizer, at, self.settings.keep)
             self._say("save", step=at.step)
@@ -424,9 +403,7 @@ class _Session:
             "seconds": round(at.seconds, 1),
             "seed": self.seed,
             "started_from": self.wanted.start_from or None,
-            "settings": {
-                n: v if isinstance(v, dict) else as_table(v) for n, v in self.sections.items()
-            },
+            "settings": record.tables(self.sections),
         }
 
     def _finish(self, at: state.State, bf16: bool) -> dict[str, Any]:
@@ -460,8 +437,8 @@ class _Session:
         self._say("end", step=at.step, **summary)
         self.model.about = {"provenance": self._provenance(at), "scores": {"held": result}}
         state.save(self.run, self.model, self.loop.optimizer, at, self.settings.keep)
-        publish(state.newest(self.run), self.run)
         self._pictures()
+        publish(state.newest(self.run), self.run)  # the last thing: then the run is finished
         if self.journal:
             self.journal.close()
         return summary

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from tianci import checkpoint
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
-from tianci.files import read_json, write_directory, write_json
+from tianci.files import read_json, remove_directory, write_directory, write_json
 from tianci.train.examples import Position
 
 
@@ -36,6 +35,7 @@ class State:
     phase: int = 0  # 0 with the first sequence length, 1 with the last
     position: Position = field(default_factory=Position)
     events: list[str] = field(default_factory=list)
+    monitor: dict[str, float] = field(default_factory=dict)  # what it has seen so far
 
 
 def save(
@@ -53,7 +53,7 @@ def save(
             beside / "manifest.json", {str(p.relative_to(beside)): checksum(p) for p in files}
         )
     for old in complete(run)[:-keep]:
-        shutil.rmtree(old)
+        remove_directory(old)
     return folder
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,9 @@ from tianci.metrics.interval import bootstrap_weighted
 from tianci.settings import as_table, build, convert
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, probe
+from tianci.train import record as run_record
 from tianci.train.memory import keep_freed_memory
-from tianci.train.place import check_target, publish
+from tianci.train.place import publish
 from tianci.tune.choose import Chosen, choose_trial
 from tianci.tune.settings import Finetune
 from tianci.tune.start import load_base
@@ -48,13 +51,33 @@ def finetune(
     resume: str | None = None,
 ) -> dict[str, Any]:
     """Trains as the settings say; returns the summary that `--json` prints."""
+    world = parallel.join()
     if resume:
         task, settings, task_settings, seed = _recorded(Path(resume))
     if not settings.model or not settings.train or not (settings.out or resume):
         raise UserError("give --model, --train and --out (or --resume with a stopped run)")
     out = Path(resume or settings.out)
-    if not resume:
-        check_target(out)
+    asked = _asked(task, settings, task_settings or {}, seed)
+    with ExitStack() as held:  # nobody else writes there until the end
+        goes_on = parallel.of_first(lambda: run_record.take(out, asked, bool(resume), held), world)
+        if goes_on and not resume:
+            _recorded(out)  # is it finished?
+            if world.first and not quiet:
+                print(f"{out} holds this run, unfinished: going on with it", file=sys.stderr)
+        with parallel.together(world, f"tianci finetune --resume {out}"):
+            return _run(task, settings, task_settings or {}, seed, quiet, out, asked)
+
+
+def _run(
+    task: str,
+    settings: Finetune,
+    task_settings: Mapping[str, Any],
+    seed: int,
+    quiet: bool,
+    out: Path,
+    asked: Mapping[str, Any],
+) -> dict[str, Any]:
+    """From the rows to the report, or what is left of it."""
     made = make_task(task, task_settings)
     rows = split_rows(made, settings, seed)
     tokenizer = Tokenizer.load(settings.tokenizer) if settings.tokenizer else None
@@ -67,14 +90,7 @@ def finetune(
     work = _work(made, settings, rows, limit, tokenizer, quiet)
     if work.world.first and not (out / "run.json").exists():
         out.mkdir(parents=True, exist_ok=True)
-        table = {
-            "tianci": __version__,
-            "task": task,
-            "seed": seed,
-            "settings": _absolute(settings),
-            "task_settings": dict(task_settings or {}),
-        }
-        write_json(out / "run.json", table)
+        write_json(out / "run.json", {"tianci": __version__, **asked, "asked": asked})
     try:
         chosen = choose_trial(work, seed, out / "trials")
         compared = _compare(work, chosen, seed, out) if settings.compare else None
@@ -87,18 +103,32 @@ def finetune(
     return _finish(work, chosen, rows, out, findings, compared)
 
 
+def _asked(
+    task: str, settings: Finetune, task_settings: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    """What the command said, as JSON keeps it."""
+    table = {
+        "task": task,
+        "seed": seed,
+        "settings": _absolute(settings),
+        "task_settings": dict(task_settings),
+    }
+    kept: dict[str, Any] = json.loads(json.dumps(table))
+    return kept
+
+
 def _recorded(out: Path) -> tuple[str, Finetune, dict[str, Any], int]:
     if not (out / "run.json").exists():
         raise UserError(f"{out} holds no run that could go on (there is no run.json)")
     if (out / "scores.json").exists():
         raise UserError(f"{out} is finished")
-    record = read_json(out / "run.json")
-    if "task" not in record:
+    told = read_json(out / "run.json")
+    if "task" not in told:
         raise UserError(f"{out} is not a fine-tuning run; try tianci pretrain --resume {out}")
-    told = convert(out / "run.json", record, _Record)
-    check_told("tianci.goals.tasks", told.task, "the task")
-    settings = build(Finetune, told.settings, "finetune")
-    return told.task, settings, told.task_settings, told.seed
+    kept = convert(out / "run.json", told, _Record)
+    check_told("tianci.goals.tasks", kept.task, "the task")
+    settings = build(Finetune, kept.settings, "finetune")
+    return kept.task, settings, kept.task_settings, kept.seed
 
 
 class _Record(msgspec.Struct):
@@ -114,7 +144,8 @@ def _absolute(settings: Finetune) -> dict[str, Any]:
     """The settings with paths that still hold when the run is resumed from elsewhere."""
     table = as_table(settings)
     for name in ("model", "tokenizer", "train", "dev", "test", "out"):
-        if table[name] and Path(table[name]).exists():
+        # a model may be the name of a preset; the directory to write need not be there yet
+        if table[name] and (name == "out" or Path(table[name]).exists()):
             table[name] = str(Path(table[name]).resolve())
     return table
 
@@ -272,8 +303,8 @@ def _finish(
         "summary": _sentence(work, dev, test),
     }
     record = plain(record)
-    write_json(out / "scores.json", record)
     write_report(out, record)
+    write_json(out / "scores.json", record)  # the last thing: then the run is finished
     for folder, _ in chosen.trials:  # what is left of a finished trial: its log and its result
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         shutil.rmtree(folder / "best", ignore_errors=True)

@@ -73,6 +73,7 @@ class Finetune:
         "auto", "bf16 autocast where this machine is faster with it"
     )
     save_every: int = setting(0, "steps between checkpoints (0: after each epoch)")
+    log_every: int = setting(0, "steps of one line in the log (0: a line each second)")
     compare: bool = setting(False, "also a simple baseline and the same model from scratch, over "
                                    "several numbers of labels")  # fmt: skip
     force: bool = setting(False, "go on although check found faults that make results meaningless")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from tianci.goals.tasks.base import Decision, Example, Task
 from tianci.settings import as_table
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, state
-from tianci.train.journal import Journal
+from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of
 from tianci.train.settings import Train
 from tianci.tune import strategy
@@ -115,10 +116,12 @@ class _Trial:
         at = state.restore(saved, adam) if saved else state.State()
         learned, total = strategy.learning(self.model)
         self.result = Result(self.lr, self.seed, learned=learned, parameters=total)
-        self.journal = (
-            Journal(self.folder / "log.jsonl", at.step) if self.work.world.first else None
-        )
-        self._remember_history()
+        # without a checkpoint it begins anew, and so does its log
+        since = at.step if saved else -1
+        self._remember_history(since)
+        self.journal = Journal(self.folder / "log.jsonl", since) if self.work.world.first else None
+        if saved:
+            self._say_once("save", step=at.step)  # killed between saving and saying so
         self._say("resume" if saved else "start", step=at.step, lr=self.lr, seed=self.seed,
                   parameters=total, learned=learned, rows=len(self.work.train),
                   metric=self.work.metric)  # fmt: skip
@@ -136,16 +139,22 @@ class _Trial:
         self.evaluated = self.result.history[-1]["step"] if self.result.history else -1
         if saved and at.position.batch == 0 and self.evaluated != at.step:
             self._dev(at)  # killed between saving the end of an epoch and judging it
+        self._stop_without_patience(at)  # killed before it could stop
         with catch(self.loop) as received:
             self.loop.run()
         self.bar.close()
         self._flush()
-        if received and self.loop.progress() < 1:
+        # a signal may have come to another process only; all of them left the loop together
+        stopped = self.loop.reached < 1 and not self._out_of_patience()
+        if stopped:
             self._save(at)
-            raise Interrupted(received[0])
+            raise Interrupted((received or [signal.SIGTERM])[0])
         if self.evaluated != at.step:
             self._dev(at)
-        return self._finish(at)
+        result = self._finish(at)
+        if received:
+            raise Interrupted(received[0])
+        return result
 
     # ---------------------------------------------------------------- pieces
 
@@ -187,7 +196,7 @@ class _Trial:
 
     def _on_step(self, step: Step) -> None:
         self.window.append(step)
-        if time.monotonic() - self.last_log >= 1.0 or len(self.window) >= 100:
+        if line_due(self.window, self.last_log, self.settings.log_every):
             self._flush()
 
     def _flush(self) -> None:
@@ -197,7 +206,7 @@ class _Trial:
         self.window, self.last_log = [], time.monotonic()
         at = self.loop.state
         self._say("step", **means, tokens=at.tokens, seconds=at.seconds)
-        self.bar.n = min(1000, int(1000 * self.loop.progress()))
+        self.bar.n = min(1000, int(1000 * self.loop.reached))
         best = f", best {self.work.metric} {self.result.score:.4f}" if self.result.history else ""
         self.bar.set_postfix_str(
             f"loss {means['loss']:.3f}{best}, {means['tokens_per_second']:,.0f} tokens/s"
@@ -227,9 +236,12 @@ class _Trial:
         if self._better(entry):
             self._keep_best(entry)
         self.result.history.append(entry)
+        self._stop_without_patience(at)
+
+    def _stop_without_patience(self, at: state.State) -> None:
         if self._out_of_patience():
             self.loop.stopping = True
-            self._say(
+            self._say_once(
                 "stop", step=at.step, reason="no better dev score", patience=self.settings.patience
             )
 
@@ -252,9 +264,10 @@ class _Trial:
         )
         return bool(since >= self.settings.patience)
 
-    def _remember_history(self) -> None:
-        """What dev said before this sitting."""
-        for entry in journal.read(self.folder / "log.jsonl") if self.work.world.first else []:
+    def _remember_history(self, since: int) -> None:
+        """What dev said before this sitting; all processes must decide by the same."""
+        log = self.folder / "log.jsonl"
+        for entry in journal.before(journal.read(log), since) if log.exists() else []:
             if entry["event"] == "dev":
                 entry.pop("event")
                 self._better(entry)
@@ -285,6 +298,8 @@ class _Trial:
     def _save(self, at: state.State) -> None:
         if self.work.world.first:
             self._flush()
+            if self.journal:
+                self.journal.sync()  # what it says up to here belongs to the checkpoint
             self._describe(None)
             state.save(self.folder, self.model, self.loop.optimizer, at, keep=1)
             self._say("save", step=at.step)
@@ -301,6 +316,12 @@ class _Trial:
     def _say(self, event: str, **values: Any) -> None:
         if self.journal:
             self.journal.write(event, **values)
+
+    def _say_once(self, event: str, step: int, **values: Any) -> None:
+        """Says what an earlier sitting may have said already."""
+        said = self.journal.kept if self.journal else []
+        if not any(e["event"] == event and e["step"] == step for e in said):
+            self._say(event, step=step, **values)
 
 
 def tell(work: Work, text: str) -> None:
