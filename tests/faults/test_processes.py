@@ -63,9 +63,9 @@ def same_order_and_losses(run: Path, whole: Path) -> float:
 
 def kill_one(runs: Runs, children: Children, out: Path, dead: int, dice: random.Random) -> float:
     """Kills one of two processes at a random time; how long the other took to end."""
-    long = ("--steps", "100000")
+    long, before = ("--steps", "100000"), newest_step(out)
     started = [children.start(*runs.command(KIND, out, *long), environment=n) for n in ranks(2)]
-    while newest_step(out) < 0:
+    while newest_step(out) <= before:  # it trains
         assert children.done(started[0]) is None, started[0].said
         time.sleep(0.01)
     time.sleep(dice.random() * 0.3)
@@ -74,7 +74,7 @@ def kill_one(runs: Runs, children: Children, out: Path, dead: int, dice: random.
     code = children.wait(started[1 - dead])
     said = started[1 - dead].said
     assert children.wait(started[dead]) == -signal.SIGKILL
-    assert code == 1 and said.count("\n") == 1, said
+    assert code == 1 and said.count("\n") == 1, f"{code}: {said}"
     assert (
         f"another process of this run has ended; go on with: tianci pretrain --resume {out}" in said
     )
