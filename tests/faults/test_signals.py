@@ -28,6 +28,8 @@ def stop_often(
     while len(took) < signals:
         child = children.start(*runs.command(kind, out, *more))
         number = BOTH[len(took) % 2]
+        while not out.with_name(f".{out.name}.lock").exists() and children.done(child) is None:
+            time.sleep(0.001)  # a signal before the first line of our own is not our subject
         time.sleep(dice.random() * 0.4)
         if children.done(child) is None:
             child.kill(number)
