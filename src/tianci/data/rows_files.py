@@ -155,6 +155,7 @@ def _comma_rows(path: Path) -> Iterator[tuple[int, list[str]] | RowError]:
 
 def _table(path: Path, rows: Iterator[tuple[int, list[str]] | RowError], header: Header) -> Records:
     names: list[str] = []
+    found: list[str] | None = None
     for row in rows:
         if isinstance(row, RowError):
             yield row
@@ -165,13 +166,14 @@ def _table(path: Path, rows: Iterator[tuple[int, list[str]] | RowError], header:
             names = found or [str(number) for number in range(1, len(cells) + 1)]
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
-                raise UserError(
-                    f'{path}, line {line}: the header has the column "{twice[0]}" twice; '
-                    "rename one of them"
-                )
+                what = f'the header has the column "{twice[0]}" twice; rename one of them'
+                raise RowError("column twice", shown(path), line, what)
             if found:
                 continue
-        if len(cells) == len(names):
+        if found and [cell.strip() for cell in cells] == names:
+            what = "the header comes again; remove this line"
+            yield RowError("header again", shown(path), line, what)
+        elif len(cells) == len(names):
             yield Record(dict(zip(names, cells, strict=True)), line)
         else:
             what = (

@@ -53,7 +53,18 @@ def find_choice_faults(splits: Splits, fields: Sequence[Field]) -> Iterator[Find
             count = len(row.values.get(choices.name, ()))
             if count < 2:
                 yield found("fewer than two choices", split, row, f"{count} in {choices.name}")
+            yield from _same_choices(split, row, row.values.get(choices.name, ()))
             said = row.values.get(label.name)
             if said is not None and said.upper() not in {*LETTERS[:count], *map(str, range(count))}:
                 detail = f'"{said}" of {count} choices (0 to {count - 1})'
                 yield found("label is no choice", split, row, detail)
+
+
+def _same_choices(split: str, row: Row, choices: Sequence[str]) -> Iterator[Finding]:
+    first: dict[str, int] = {}
+    for number, choice in enumerate(choices):
+        key = " ".join(choice.split())
+        if key and first.setdefault(key, number) != number:
+            detail = f'{first[key]} and {number} are both "{choice[:ENOUGH]}"'
+            yield found("same choice twice", split, row, detail)
+            return

@@ -100,6 +100,13 @@ def _across(earlier: _Split, later: Sequence[_Split]) -> Iterator[Finding]:
                 yield from _contradiction(earlier, split, number)
             elif any(key):
                 rest.append((split, number))
+    for split, number in rest:
+        key = split.keys[number]
+        if len(key) == 2 and all(key) and (other := earlier.first.get(key[::-1])) is not None:
+            twin = earlier.rows[other]
+            where = f"as {short(twin, split.rows[number])}"
+            if earlier.name == "train":
+                yield found("swapped in train", split.name, split.rows[number], where, twin)
     for split, number, twin, similarity in _near(earlier, rest):
         counts[split.name] += 1
         detail = f"{similarity:.0%} like {short(twin, split.rows[number])}"

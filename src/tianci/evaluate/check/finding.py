@@ -26,6 +26,8 @@ FAULTS = {
     "broken UTF-8": Fault("stops", "convert the file, for example: iconv -f GB18030 -t UTF-8"),
     "not JSON": Fault("stops", "repair or remove the line; one JSON object per line"),
     "ragged row": Fault("stops", "give each row as many columns as the header"),
+    "column twice": Fault("stops", "rename or remove one of the two columns"),
+    "header again": Fault("stops", "remove the line; files were joined with their headers"),
     "missing column": Fault("stops", "name the column with --column OURS=YOURS, or add it"),
     "missing value": Fault("stops", "fill it in, or remove the row"),
     "wrong type": Fault("stops", "write the value in the form that the task reads"),
@@ -38,6 +40,13 @@ FAULTS = {
     ),
     "label not in train": Fault(
         "warning", "it can never be predicted; correct it, add rows to train, or leave these out"
+    ),
+    "label spelled in two ways": Fault(
+        "warning", "case, width or blanks are all that differs; write it in one way"
+    ),
+    "label is no number": Fault("warning", "the others are numbers; write one, or remove the row"),
+    "number far off": Fault(
+        "warning", "it lies far outside of the others and will decide the loss; look at it"
     ),
     "rare class": Fault("note", "too few to learn from; add rows, or join classes"),
     "two labels for one text": Fault("warning", "decide on one label, or remove the text"),
@@ -59,11 +68,17 @@ FAULTS = {
         "warning", "one of the labels is wrong; decide on one"
     ),
     "nearly also in dev": Fault("note", "look at some pairs; remove from dev what says the same"),
+    "swapped in train": Fault(
+        "note",
+        "the same two texts, the other way round; remove the pair from train, unless the "
+        "order matters",
+    ),
     "repeated row": Fault("note", "it counts several times; keep one, unless that is meant"),
     # texts
     "empty text": Fault(
         "warning", "there is nothing to read; remove the row, or look at the column"
     ),
+    "empty beside the others": Fault("warning", "most rows have it; fill it in, or remove the row"),
     "replacement character": Fault(
         "note", "text was lost in an earlier conversion (U+FFFD); convert from the source again"
     ),
@@ -83,6 +98,7 @@ FAULTS = {
     ),
     "unknown tag prefix": Fault("warning", "write O, or B- or I- before the type"),
     "fewer than two choices": Fault("stops", "give at least two choices, or remove the row"),
+    "same choice twice": Fault("warning", "only one of them can be right; correct one"),
     "label is no choice": Fault(
         "stops", "the label is the number of a choice from 0, or its letter"
     ),

@@ -13,13 +13,16 @@ from tianci.text.tokenizer import Tokenizer
 
 DAMAGED = "\ufffd"
 ENDLESS = 1 << 30  # tokens: nothing is cut
+MOST = 0.8  # of the rows: if so many have a text, the others lack it
 MANY = 0.5  # of the rows: if so many are cut, it is more than a note
 
 
 def find_text_faults(splits: Splits, fields: Sequence[Field]) -> Iterator[Finding]:
     """All findings about empty and damaged texts."""
     inputs = input_fields(fields)
+    optional = [f for f in fields if not f.required and f.kind in ("text", "texts")]
     for split, rows in splits.items():
+        yield from _beside_the_others(split, rows, optional)
         for row in rows:
             read = texts(row, inputs)
             if empty := _empty(row, inputs, read):
@@ -27,6 +30,18 @@ def find_text_faults(splits: Splits, fields: Sequence[Field]) -> Iterator[Findin
             for field, text in zip(inputs, read, strict=True):
                 if DAMAGED in text:
                     yield found("replacement character", split, row, _damage(field.name, text))
+
+
+def _beside_the_others(
+    split: str, rows: Sequence[Row], optional: Sequence[Field]
+) -> Iterator[Finding]:
+    """Rows without a text that may be missing, but that most rows of the split have."""
+    for field in optional:
+        filled = [bool(texts(row, [field])[0].replace(JOINT, "").strip()) for row in rows]
+        if not all(filled) and sum(filled) >= MOST * len(rows):
+            for row, full in zip(rows, filled, strict=True):
+                if not full:
+                    yield found("empty beside the others", split, row, field.name)
 
 
 def _empty(row: Row, inputs: Sequence[Field], read: Sequence[str]) -> str | None:
