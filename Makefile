@@ -6,10 +6,10 @@ SOAKS   = $(sort $(wildcard benchmarks/soak*.py))
 PIP     = $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format wheel bench soak clean
+.PHONY: help demo test check format wheel bench bench-full soak clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 # torch first and alone: whatever comes later finds it there and does not fetch another build
 $(VENV)/.torch: constraints.txt
@@ -60,8 +60,11 @@ wheel: $(VENV)/.dev  ## build the wheel, install it into an empty environment, u
 	@$(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
 	$(BIN)/python tests/wheel.py dist/tianci-*.whl
 
-bench: $(VENV)/.dev  ## benchmarks beside the peers, interleaved; minutes, and best on a quiet machine
-	@for script in $(filter-out $(addprefix benchmarks/,arena.py http_load.py) $(SOAKS),$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(VENV)/.dev  ## benchmarks beside the peers, short: minutes, only to look (ONLY="start serve": these)
+	$(BIN)/python benchmarks/all.py --short $(ONLY)
+
+bench-full: $(VENV)/.dev  ## all tables with full rounds, kept in benchmarks/results/; an hour and more, on a quiet machine
+	$(BIN)/python benchmarks/all.py $(ONLY)
 
 # the long versions of the tests in CI; all run, also behind one that fails
 soak: $(VENV)/.dev  ## hours of faults, bad files, load and abuse; each script prints its table

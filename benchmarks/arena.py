@@ -7,6 +7,7 @@ to the first.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import os
@@ -72,6 +73,16 @@ def battle(
             flush=True,
         )
         c.stop()
+
+
+def read_options(parser: argparse.ArgumentParser, **short: Any) -> argparse.Namespace:
+    """The options as given; with --short the defaults become these smaller ones."""
+    parser.add_argument("--short", action="store_true", help="minutes, not hours: only to look")
+    told = parser.parse_args()
+    if told.short:
+        parser.set_defaults(**short)
+        told = parser.parse_args()
+    return told
 
 
 def machine() -> str:

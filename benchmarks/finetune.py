@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from arena import battle, machine
+from arena import battle, machine, read_options
 
 BATCH, LENGTH = 16, 128
 ROWS = Path(__file__).resolve().parents[2] / "shared/data/online_shopping/train.jsonl.gz"
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", default="small")
     parser.add_argument("--rows", type=int, default=800)
-    given = parser.parse_args()
+    given = read_options(parser, rounds=1, rows=200)
     if not ROWS.exists():
         print("skipped: the real rows (../shared/data/online_shopping) are not on this machine")
         return

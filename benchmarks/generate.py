@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from arena import battle, machine
+from arena import battle, machine, read_options
 
 PROMPT, NEW = 32, 64
 
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each turn")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--size", default="base", help="preset of gpt2: base is its small, 124 M")
-    given = parser.parse_args()
+    given = read_options(parser, rounds=2, seconds=2.0, size="tiny")
     os.environ["OMP_NUM_THREADS"] = str(given.threads)
     os.environ["HF_HUB_OFFLINE"] = "1"
     print(machine())

@@ -37,6 +37,7 @@ from pathlib import Path
 
 import numpy as np
 import tokenizers
+from arena import read_options
 
 from tianci.data.corpus import Corpus
 from tianci.text.learn import Vocabulary, learn
@@ -63,7 +64,7 @@ def main() -> None:
         "--classic", type=float, default=1, help="megabytes for the classic procedure"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    options = read_options(parser, rounds=1, megabytes=2.0)
     cores = len(os.sched_getaffinity(0))
     print(f"{cores} cores, {options.rounds} rounds, median (lowest to highest)\n")
     print("| text | contestant | MB/s | against the engine | tianci is | bytes per byte of text |")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from arena import battle, machine
+from arena import battle, machine, read_options
 
 ROWS, STEPS, LENGTH = 32, 4, 128
 TEXT = Path(__file__).resolve().parents[2] / "shared" / "data" / "wiki_zh" / "train.txt.gz"
@@ -153,7 +153,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", default="mini,small")
-    arguments = parser.parse_args()
+    arguments = read_options(parser, rounds=1, sizes="mini")
     if not TEXT.exists():
         print("skipped: the real text (../shared/data/wiki_zh) is not on this machine")
         return

@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arena import read_options
+
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -169,7 +171,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--dev-rows", type=int, default=2000)
     parser.add_argument("--out", help="a file that gets one JSON line per training")
-    given = parser.parse_args()
+    given = read_options(parser, seeds=1, epochs=0.5, rows=400, dev_rows=200)
     if not DATA.exists():
         print("skipped: the real rows (../shared/data) are not on this machine")
         return

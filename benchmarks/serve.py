@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from arena import machine
+from arena import machine, read_options
 from http_load import Load, closed_loop, percentile, ready, request
 
 HERE = Path(__file__).resolve().parent
@@ -140,7 +140,7 @@ def main() -> None:
     options.add_argument("--peer", type=int, help=argparse.SUPPRESS)
     options.add_argument("--inline", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--bare", type=float, help=argparse.SUPPRESS)
-    chosen = options.parse_args()
+    chosen = read_options(options, rounds=1, seconds=2.0, clients=8)
     if chosen.peer:
         peer(chosen.peer, chosen.inline)
         return

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from arena import machine
+from arena import machine, read_options
 
 PIPELINE = """
 import sys
@@ -72,9 +72,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--preset", default="mini")
-    options.add_argument("--short", action="store_true", help="two rounds")
-    chosen = options.parse_args()
-    chosen.rounds = 2 if chosen.short else chosen.rounds
+    chosen = read_options(options, rounds=2)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder, chosen.preset)

@@ -22,6 +22,7 @@ from os import cpu_count
 from pathlib import Path
 
 import tokenizers
+from arena import read_options
 
 from tianci.text.learn import Vocabulary, learn
 from tianci.text.source import read_blocks, read_lines
@@ -110,7 +111,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kinds", nargs="+", default=["char", "bpe", "byte-bpe", "unigram"])
     parser.add_argument("--learn", action="store_true", help="also time learning")
-    given = parser.parse_args()
+    given = read_options(parser, rounds=1, megabytes=2.0, kinds=["char"])
     print(f"{date.today()}, {platform.machine()}, {cpu_count()} cores,", end=" ")
     print(f"Python {platform.python_version()}, tokenizers {version('tokenizers')}, ", end="")
     print(f"{given.megabytes:g} MB of wiki_zh and wiki_en, {given.rounds} rounds\n")
