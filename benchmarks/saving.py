@@ -4,7 +4,7 @@ Blocks of a few training steps alternate: alone, with a save between two of them
 save in a thread beside them (for which everything is copied first, as it would have to be). What a
 save costs is how much longer a block takes with it, so that slower steps after it count too.
 
-    python benchmarks/saving.py [--rounds 3] [--steps 6] [--preset bert-base] [--folder DIR]
+    python benchmarks/saving.py [--rounds 3] [--steps 4] [--preset bert-base] [--folder DIR]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tianci.train import optimizer, probe, state
 from tianci.train.loop import Learner, Loop
 from tianci.train.settings import Train
 
-LENGTH, ROWS = 128, 4
+LENGTH, ROWS = 128, 1
 INTERVALS = (Loop.save_seconds, 60.0, 10.0)  # seconds; the first is the default
 
 
@@ -80,7 +80,7 @@ def block(training: Training, steps: int, run: Path, how: str) -> float:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--steps", type=int, default=6)
+    options.add_argument("--steps", type=int, default=4)
     options.add_argument("--preset", default="bert-base")
     options.add_argument("--folder", help="where to save (default: the temporary directory)")
     chosen = options.parse_args()

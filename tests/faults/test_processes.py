@@ -31,15 +31,20 @@ def sitting(
     return [children.wait(child) for child in started]
 
 
-def test_two_then_one_then_two(runs: Runs, children: Children, tmp_path: Path) -> None:
-    assert sitting(runs, children, tmp_path / "whole", 1, None) == [0]
-    out = tmp_path / "changing"
+def two_then_one_then_two(runs: Runs, children: Children, folder: Path) -> float:
+    """The number of processes changes twice; how far the losses are from those of one process."""
+    assert sitting(runs, children, folder / "whole", 1, None) == [0]
+    out = folder / "changing"
     assert sitting(runs, children, out, 2, 4)[0] == -signal.SIGKILL
     first = newest_step(out)
     assert sitting(runs, children, out, 1, first + 4)[0] == -signal.SIGKILL
     assert first < newest_step(out) < 24
     assert sitting(runs, children, out, 2, None) == [0, 0]
-    same_order_and_losses(out, tmp_path / "whole")
+    return same_order_and_losses(out, folder / "whole")
+
+
+def test_two_then_one_then_two(runs: Runs, children: Children, tmp_path: Path) -> None:
+    two_then_one_then_two(runs, children, tmp_path)
 
 
 def same_order_and_losses(run: Path, whole: Path) -> float:

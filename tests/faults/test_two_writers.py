@@ -34,8 +34,8 @@ def race(children: Children, commands: list[list[str]], stdin: Path | None = Non
     return left[0]
 
 
-@pytest.mark.parametrize("kind", ["masked+next_sentence", "classify"])
-def test_one_run_of_eight(runs: Runs, children: Children, tmp_path: Path, kind: str) -> None:
+def one_run_of_eight(runs: Runs, children: Children, tmp_path: Path, kind: str) -> None:
+    """The winner trains until the others have ended, then it is stopped."""
     more = ("--epochs", "100000") if kind == "classify" else ("--steps", "1000000")
     winner = race(children, [runs.command(kind, tmp_path / "out", *more)] * MANY)
     while not (found := list(tmp_path.rglob("step-*"))):
@@ -47,8 +47,7 @@ def test_one_run_of_eight(runs: Runs, children: Children, tmp_path: Path, kind: 
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.parametrize("command", ["vocab", "prepare"])
-def test_one_text_of_eight(runs: Runs, children: Children, tmp_path: Path, command: str) -> None:
+def one_text_of_eight(runs: Runs, children: Children, tmp_path: Path, command: str) -> None:
     """The winner waits for its standard input, so that all eight are there at the same time."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -64,6 +63,16 @@ def test_one_text_of_eight(runs: Runs, children: Children, tmp_path: Path, comma
     assert children.wait(winner) == 0, winner.said
     made = "corpus.json" if command == "prepare" else "tokenizer.json"
     assert (tmp_path / "out" / made).exists() and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("kind", ["masked+next_sentence", "classify"])
+def test_one_run_of_eight(runs: Runs, children: Children, tmp_path: Path, kind: str) -> None:
+    one_run_of_eight(runs, children, tmp_path, kind)
+
+
+@pytest.mark.parametrize("command", ["vocab", "prepare"])
+def test_one_text_of_eight(runs: Runs, children: Children, tmp_path: Path, command: str) -> None:
+    one_text_of_eight(runs, children, tmp_path, command)
 
 
 def commands(runs: Runs, out: Path) -> dict[str, list[str]]:
