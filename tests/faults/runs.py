@@ -96,14 +96,20 @@ def logs_of(run: Path, without: Sequence[str] = ()) -> dict[str, list[dict[str, 
 
 def assert_same(run: Path, whole: Path, without: Sequence[str] = (), moments: bool = True) -> None:
     """Weights, moments, logs and scores of two finished runs are the same, bit for bit."""
-    names = [p.name for p in whole.glob("*.safetensors")]
-    assert names and [p.name for p in run.glob("*.safetensors")] == names
-    for name in names:
+    names = {p.name for p in whole.iterdir()}
+    assert {p.name for p in run.iterdir()} == names
+    weights = [name for name in names if name.endswith(".safetensors")]
+    assert weights
+    for name in weights:
         assert (run / name).read_bytes() == (whole / name).read_bytes(), f"{run.name}: {name}"
     for folder in state.complete(whole) if moments else []:
         name = "resume/optimizer.safetensors"
         there = run / "checkpoints" / folder.name
         assert (there / name).read_bytes() == (folder / name).read_bytes()
+        ours, theirs = (
+            json.loads((at / "resume/state.json").read_text()) for at in (there, folder)
+        )
+        assert _timeless(ours) == _timeless(theirs)
     assert logs_of(run, without) == logs_of(whole, without)
     if (whole / "scores.json").exists():
         ours, theirs = (json.loads((p / "scores.json").read_text()) for p in (run, whole))
