@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import torch
-from arena import machine
+from arena import machine, read_options
 
 from tianci import checkpoint
 from tianci.goals.objectives import parse
@@ -83,7 +83,7 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=4)
     options.add_argument("--preset", default="bert-base")
     options.add_argument("--folder", help="where to save (default: the temporary directory)")
-    chosen = options.parse_args()
+    chosen = read_options(options, rounds=1)
     training = Training(chosen.preset)
     training.steps(2)  # moments exist from the first step on
     times: dict[str, list[float]] = {"alone": [], "save": [], "thread": []}

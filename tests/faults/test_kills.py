@@ -12,7 +12,7 @@ from tests.faults.runs import Runs, assert_same, newest_step
 from tianci.train import journal
 
 KILLS = 60  # benchmarks/soak_faults.py takes 500
-LONG = ("--steps", "40", "--evaluate-every", "10")
+LONG = ("--steps", "40", "--evaluate-every", "2")  # so that every save has a score to lose
 IN_A_SAVE = 45  # points of the start of a sitting; behind them nearly all points lie in saves
 
 
