@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from tianci.batch import Batch, Layout
 from tianci.engine.blocks import Parts, parts
 from tianci.engine.cut import rounded
-from tianci.engine.int8_torch import Int8, OneSided, small_embedding
+from tianci.engine.int8_torch import Int8, small_embedding
 from tianci.models.base import Encoder
 from tianci.nn.activations import Activation
 from tianci.nn.attention import attend
@@ -82,18 +82,16 @@ class InTorch:
         self.embedding = small_embedding(model.embedding) if int8 else model.embedding
         self.layers: list[tuple[Parts, Product, Product, Product, Product]] = []
         make: Maker = Int8 if int8 else usual()
-        make_down: Maker = OneSided if int8 else make
         made: dict[nn.Linear, Product] = {}
 
-        def once(layer: nn.Linear, how: Maker, activation: Activation | None = None) -> Product:
+        def once(layer: nn.Linear, activation: Activation | None = None) -> Product:
             if layer not in made:  # ALBERT runs one block many times
-                made[layer] = how(layer, activation)
+                made[layer] = make(layer, activation)
             return made[layer]
 
         for block in parts(model):
-            up = once(block.up, make, block.activation)
-            down = once(block.down, make_down)
-            self.layers.append((block, once(block.qkv, make), once(block.out, make), up, down))
+            up = once(block.up, block.activation)
+            self.layers.append((block, once(block.qkv), once(block.out), up, once(block.down)))
 
     def last(self, batch: Batch) -> Tensor:
         """(T, W), or (A, W) of the tokens that are asked for."""

@@ -45,7 +45,7 @@ class PackedInputs(parts.Inputs):
 class WeightsOnly(Graph):
     """int8 weights stay weights here: the runtime quantises what it multiplies them with."""
 
-    def _int8_product(self, x: str, weight: Tensor, key: Any, one_sided: bool) -> str:
+    def _int8_product(self, x: str, weight: Tensor, key: Any) -> str:
         if key not in self._known:
             numbers, scale = quantised(plain(weight), 127)
             small = self.constant(numbers.T, "weight_int8")

@@ -1,8 +1,8 @@
 """ONNX graphs, written node by node.
 
 Only operators of the standard (opset 17), so that any runtime can run them. Matrices of int8 graphs
-have one scale per output; what comes in is quantised while it runs, each row by its own largest
-value, so that no text changes the answer for another one.
+have one scale per output; what comes in is quantised while it runs, each row by its own lowest and
+highest value, so that no text changes the answer for another one.
 
 Shapes: B texts, L tokens of the longest one, W width.
 """
@@ -106,11 +106,9 @@ class Graph:
 
     # ------------------------------------------------------------ common parts
 
-    def linear(
-        self, x: str, layer: nn.Linear, name: str, exact: bool = False, one_sided: bool = False
-    ) -> str:
-        """x W' + b; `exact`: never int8; `one_sided`: x lies mostly on one side of zero."""
-        return self.product(x, layer.weight, layer.bias, name, exact, one_sided)
+    def linear(self, x: str, layer: nn.Linear, name: str, exact: bool = False) -> str:
+        """x W' + b; `exact`: never int8."""
+        return self.product(x, layer.weight, layer.bias, name, exact)
 
     def product(
         self,
@@ -119,49 +117,39 @@ class Graph:
         bias: Tensor | None,
         name: str,
         exact: bool = False,
-        one_sided: bool = False,
     ) -> str:
         """(..., in) times (out, in) -> (..., out), plus (out,)."""
         with self.within(name):
             key = ("turned", weight.data_ptr(), exact)
             if self.int8 and not exact:
-                out = self._int8_product(x, weight, key, one_sided)
+                out = self._int8_product(x, weight, key)
             else:
                 if key not in self._known:
                     self._known[key] = self.constant(plain(weight).T, "weight")
                 out = self.op("MatMul", x, self._known[key])
             return out if bias is None else self.op("Add", out, self.weight(bias, "bias"))
 
-    def _int8_product(self, x: str, weight: Tensor, key: Any, one_sided: bool) -> str:
+    def _int8_product(self, x: str, weight: Tensor, key: Any) -> str:
+        """Each row of x in steps of its own, counted from its lowest value."""
         if (key, "scale") not in self._known:
             numbers, scale = quantised(plain(weight), self.largest)
             self._known[key] = self.constant(numbers.T, "weight_int8")
             self._known[key, "scale"] = self.constant(scale, "weight_scale")
             sums = (scale * numbers.sum(1, dtype=np.int32)).astype(np.float32)
             self._known[key, "sums"] = self.constant(sums, "weight_sums")
-        last = {"axes": [-1], "keepdims": 1}
-        if one_sided:  # behind a GELU: from the lowest to the highest
-            low = self.op("ReduceMin", x, **last)
-            width = self.op("Sub", self.op("ReduceMax", x, **last), low)
-            parts, zero = 255, self._byte(0)
-            x = self.op("Sub", x, low)
-        else:
-            width = self.op("ReduceMax", self.op("Abs", x), **last)
-            parts, zero = 127, self._byte(128)
-        step = self.op("Mul", self.op("Max", width, self.number(TINY)), self.number(1 / parts))
-        small = self.op("QuantizeLinear", self.op("Div", x, step), self.number(1.0), zero)
-        whole = self.op("MatMulInteger", small, self._known[key], zero)
+        if "zero" not in self._known:
+            self._known["zero"] = self.constant(np.array(0, np.uint8), "zero")
+        low, high = (
+            self.op(f"Reduce{which}", x, axes=[-1], keepdims=1) for which in ("Min", "Max")
+        )
+        range_of_row = self.op("Max", self.op("Sub", high, low), self.number(TINY))
+        step = self.op("Mul", range_of_row, self.number(1 / 255))
+        above = self.op("Div", self.op("Sub", x, low), step)
+        small = self.op("QuantizeLinear", above, self.number(1.0), self._known["zero"])
+        whole = self.op("MatMulInteger", small, self._known[key])
         out = self.op("Mul", self.op("Cast", whole, to=TensorProto.FLOAT), step)
         out = self.op("Mul", out, self._known[key, "scale"])
-        return (
-            self.op("Add", out, self.op("Mul", low, self._known[key, "sums"])) if one_sided else out
-        )
-
-    def _byte(self, value: int) -> str:
-        key = ("byte", value)
-        if key not in self._known:
-            self._known[key] = self.constant(np.array(value, np.uint8), "zero")
-        return self._known[key]
+        return self.op("Add", out, self.op("Mul", low, self._known[key, "sums"]))
 
     def rows(self, table: Tensor, numbers: str, name: str) -> str:
         """The rows of a table that some numbers name."""

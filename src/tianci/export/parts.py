@@ -146,7 +146,7 @@ def _residual(
             x = x if asked is None else graph.op("Gather", x, asked)
         elif type(inner) is FeedForward:
             up = activate(graph, inner.activation, graph.linear(x, inner.up, "up"))
-            change = graph.linear(up, inner.down, "down", one_sided=True)
+            change = graph.linear(up, inner.down, "down")
         else:
             raise unsupported(inner)
         if part.adapter is not None:
