@@ -26,10 +26,11 @@ HERE = Path(__file__).resolve().parent
 class Contestant:
     def __init__(self, name: str, target: str, arguments: dict[str, Any]):
         self.name, self.times, self.peak = name, [], 0.0
+        path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [sys.executable, __file__, target, json.dumps(arguments)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE,
-            env={**os.environ, "PYTHONPATH": str(HERE)},
+            env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
         self.tokens = self._hear()["tokens"]
 

@@ -170,3 +170,11 @@ def test_pieces_have_similar_lengths_once_they_have_enough_tokens() -> None:
     assert cut([3, 100, 90, 5, 80, 4], 1000, float("inf")) == [[1, 2, 4, 3, 5, 0]]
     assert cut([3, 100, 90], 150, float("inf")) == [[1], [2, 0]]
     assert [rounded(n) for n in (1, 64, 65, 250, 257, 1024)] == [4, 64, 72, 256, 288, 1024]
+
+
+def test_half_a_point_may_be_lost() -> None:
+    assert quality.check_score("accuracy", 0.9, 0.8955) == {"accuracy": 0.9}
+    with pytest.raises(UserError, match=r"accuracy 0.8900, in float32 0.9000; 0.5 points are"):
+        quality.check_score("accuracy", 0.9, 0.89)
+    with pytest.raises(UserError):
+        quality.check_score("accuracy", 0.9, float("nan"))

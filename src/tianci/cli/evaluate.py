@@ -54,6 +54,11 @@ SECTIONS = ("masked", "next_sentence", "sentence_order", "causal", "span", "pref
     help="causal: how far a window moves in a longer text  [default: half of the length]",
 )
 @click.option("--column", multiple=True, help="which column is which, for example text=review")
+@click.option(
+    "--int8",
+    is_flag=True,
+    help="labelled rows: the scores in int8; an error if more than half a point is lost",
+)
 def evaluate(
     run: Run,
     model: str,
@@ -67,6 +72,7 @@ def evaluate(
     length: int,
     stride: int | None,
     column: tuple[str, ...],
+    int8: bool,
 ) -> None:
     """Measures a model: on labelled rows, on the held-out text of a corpus, or on a suite.
 
@@ -88,7 +94,7 @@ def evaluate(
         result = _corpus(run, model, file, objective, split, tokens, length)
         run.result(result, lambda: _corpus_table(result))
     else:
-        scores = _rows(run, model, file, column)
+        scores = _rows(run, model, file, column, int8)
         run.result(scores, lambda: _rows_table(scores))
 
 
@@ -134,7 +140,7 @@ def _perplexity_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _rows(run: Run, model: str, file: str, column: tuple[str, ...]) -> dict[str, Any]:
+def _rows(run: Run, model: str, file: str, column: tuple[str, ...], int8: bool) -> dict[str, Any]:
     """Scores of a fine-tuned model on labelled rows, by the threshold that dev rows chose."""
     from tianci.data.rows import read_rows
     from tianci.serve.predictor import load
@@ -145,11 +151,18 @@ def _rows(run: Run, model: str, file: str, column: tuple[str, ...]) -> dict[str,
     task = predictor.task
     rows = read_rows(file, task.columns(), Finetune(column=list(column)).columns)
     decision = predictor.checkpoint.about.get("decision") or {}
-    found = measured(
-        predictor.checkpoint, task, rows, predictor.task_limit, decision, predictor.device
-    )
+    known = (task, rows, predictor.task_limit, decision, predictor.device)
+    found = measured(predictor.checkpoint, *known)
+    more: dict[str, Any] = {}
+    if int8:
+        from tianci.engine.quality import check_score
+
+        small = measured(load(model, int8=True).checkpoint, *known)
+        name = task.chosen_by(rows)
+        more["float32"] = check_score(name, found["scores"][name], small["scores"][name])
+        found = small
     return {**found["scores"], "count": len(rows), "intervals": found["intervals"],
-            "task": task.name}  # fmt: skip
+            "task": task.name, **more}  # fmt: skip
 
 
 def _rows_table(result: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tianci.checkpoint import Checkpoint
 
 TOLERANCE = 1e-4  # of float32 states, whose size is about 1; seen are 3e-6 to 2e-5
+POINTS = 0.005  # that a task's score may lose in int8
 COSINE = 0.997  # of int8 vectors to float32 ones, the mean over real texts
 
 
@@ -49,6 +50,16 @@ def check_int8(
             "it without --int8"
         )
     return found
+
+
+def check_score(name: str, exact: float, small: float) -> dict[str, float]:
+    """The float32 score by its name; refuses int8 where it loses more than `POINTS`."""
+    if not exact - small <= POINTS:
+        raise UserError(
+            f"int8 loses too much on these rows: {name} {small:.4f}, in float32 {exact:.4f}; "
+            f"{100 * POINTS:g} points are allowed; run it without --int8"
+        )
+    return {name: exact}
 
 
 def kept(engine: Engine, rows: Sequence[tuple[list[int], list[int]]]) -> dict[str, Any]:
