@@ -15,11 +15,11 @@ LEVELS = [
     {"evaluate", "compress", "convert", "export", "engine"},
     {"train"},
     {"goals"},
-    {"checkpoint", "adapters", "sentence_files", "public_format", "about"},
+    {"checkpoint", "adapters", "sentence_files", "public_format", "about", "verify"},
     {"models"},
     {"nn", "data"},
     {"text", "batch", "metrics"},
-    {"settings", "errors", "find", "files", "claim", "exchange"},
+    {"settings", "errors", "find", "files", "claim", "exchange", "manifest", "room"},
 ]
 # the public names and the entry point may see everything; everyone may ask for the version
 FREE = {"__init__", "__main__"}

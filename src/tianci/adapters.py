@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from tianci import __version__, checkpoint
+from tianci import __version__, checkpoint, manifest
 from tianci.about import read_about
 from tianci.checkpoint import OWN, Checkpoint, Tensors
 from tianci.errors import UserError
@@ -77,11 +77,13 @@ def write(
         save_file(tensors, beside / FILE, metadata={"format": "pt"})
         (beside / FILE).chmod(0o644)
         write_json(beside / "tianci.json", about)
+        manifest.seal(beside)
 
 
 def read(folder: str | Path, base: str | Path | None = None) -> Checkpoint:
     """The base with this adapter in it."""
     place = Path(folder)
+    manifest.check_weights(place)
     about, told = read_told(place)
     model = checkpoint.read(base_of(place, told, base))
     put(model, place, about, told)

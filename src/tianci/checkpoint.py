@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from tianci import __version__, sentence_files
+from tianci import __version__, manifest, sentence_files
 from tianci.about import read_about
 from tianci.errors import UserError, unknown
 from tianci.files import read_json, write_directory, write_json
@@ -299,6 +299,7 @@ def read(directory: str | Path, mapped: bool = False) -> Checkpoint:
         raise UserError(
             f"{folder} is not a model directory: {folder / 'config.json'} does not exist"
         )
+    manifest.check_weights(folder)
     values = read_json(folder / "config.json")
     kind, config, extra = config_from_public(folder / "config.json", values)
     about = read_about(folder)
@@ -373,8 +374,9 @@ def public_tensors(checkpoint: Checkpoint) -> Tensors:
 def write(directory: str | Path, checkpoint: Checkpoint) -> None:
     """Writes config.json, model.safetensors, tokenizer, tianci.json and a model card; all or
     nothing."""
-    with write_directory(directory) as folder:
+    with write_directory(directory, checkpoint.parameter_count * 4) as folder:
         write_into(folder, checkpoint)
+        manifest.seal(folder)
 
 
 def write_into(folder: Path, checkpoint: Checkpoint) -> None:

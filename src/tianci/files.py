@@ -16,6 +16,7 @@ from typing import Any
 from tianci.claim import claim
 from tianci.errors import UserError
 from tianci.exchange import exchange
+from tianci.room import NoRoom, check_room, explained, reason_of, refusal, sentence, size_of
 
 # what lies beside a target while it is written (tmp) or, where needed, replaced (old)
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.(?P<kind>tmp|old)")
@@ -34,11 +35,12 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def write_directory(path: str | Path) -> Iterator[Path]:
+def write_directory(path: str | Path, needed: int = 0) -> Iterator[Path]:
     """A temporary sibling that becomes `path` when the block ends well, and vanishes otherwise.
 
     An existing directory is replaced at the very end, in one move; whoever reads, and whenever the
-    process is killed, there is the old or the new one.
+    process is killed, there is the old or the new one. Where it is known how many bytes are
+    needed, nothing is begun that the disk cannot hold.
     """
     target = Path(path)
     if target.is_symlink():
@@ -51,8 +53,9 @@ def write_directory(path: str | Path) -> Iterator[Path]:
             sweep(target.parent, target.name)
             beside = Path(tempfile.mkdtemp(".tmp", f".{target.name}.", target.parent))
         except OSError as error:
-            raise UserError(f"cannot write to {target}: {error.strerror}") from error
+            raise refusal(target, error, needed) from error
         try:
+            check_room(target, needed)
             yield beside
             beside.chmod(0o755)  # mkdtemp makes 0700, which nobody expects of a result
             for folder, _, names in os.walk(beside):
@@ -60,8 +63,12 @@ def write_directory(path: str | Path) -> Iterator[Path]:
                     sync(Path(folder, name))
                 sync(Path(folder))
             _replace(beside, target)
-        except BaseException:
+        except BaseException as error:
+            written = size_of(beside)
             shutil.rmtree(beside, ignore_errors=True)
+            if reason := reason_of(error):
+                told = sentence(target, reason, max(needed, written), least=needed < written)
+                raise NoRoom(told) from error
             raise
 
 
@@ -120,9 +127,9 @@ def write_file(path: str | Path, content: str | bytes) -> None:
     try:
         handle, name = tempfile.mkstemp(".tmp", f".{target.name}.", target.parent)
     except OSError as error:
-        raise UserError(f"cannot write to {target}: {error.strerror}") from error
+        raise refusal(target, error, len(data)) from error
     try:
-        with os.fdopen(handle, "wb") as file:
+        with explained(target, len(data)), os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -38,6 +38,7 @@ def test_vocab_then_tokenize(
     assert (report["unknown_rate"], report["characters_covered"]) == (0.0, 1.0)
     assert report["tokens_per_word"] > 0
     assert sorted(path.name for path in out.iterdir()) == [
+        "manifest.json",
         "tianci.json",
         "tokenizer.json",
         "tokenizer_config.json",

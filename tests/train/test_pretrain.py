@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tianci import manifest
 from tianci.errors import UserError
 from tianci.serve.predictor import load
 from tianci.train import state
@@ -93,7 +94,7 @@ def test_kill_9_and_resume_gives_the_same_bits(corpus: Path, tmp_path: Path) -> 
     process.kill()
     process.wait()
     left = state.complete(tmp_path / "killed")
-    assert left and not state.bad_files(left[-1])
+    assert left and not manifest.faults(left[-1])
     # a half-written checkpoint beside the whole ones, as a kill at the worst moment leaves it
     shutil.copytree(left[-1], tmp_path / "killed/checkpoints/step-00000099")
     (tmp_path / "killed/checkpoints/step-00000099/manifest.json").unlink()
@@ -244,8 +245,8 @@ def test_a_run_wants_a_place_of_its_own_and_the_same_text(corpus: Path, tmp_path
     pretrain({}, resume=str(tmp_path / "run"), quiet=True)
     assert (tmp_path / "run" / "model.safetensors").exists()
     (tmp_path / "run" / "model.safetensors").unlink()
-    manifest = tmp_path / "copy" / "corpus.json"
-    manifest.write_text(manifest.read_text() + "\n")
+    store = tmp_path / "copy" / "corpus.json"
+    manifest.write_sealed(store, {**manifest.read_sealed(store), "other": 1})
     with pytest.raises(UserError, match="is not as it was when"):
         pretrain({}, resume=str(tmp_path / "run"), quiet=True)
 

@@ -18,7 +18,7 @@ from tianci import adapters, checkpoint
 from tianci.data.rows import read_rows
 from tianci.errors import UserError
 from tianci.goals.tasks import make_task
-from tianci.train.state import checksum
+from tianci.manifest import checksum
 from tianci.tune.settings import Finetune
 
 FAST = {"epochs": 8, "lr": "3e-3", "batch": 16, "dropout": 0.0}

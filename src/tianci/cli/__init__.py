@@ -37,6 +37,7 @@ COMMANDS = {
     "convert": "other checkpoint formats to ours, with a parity gate",
     "export": "a bundle that runs without tianci (ONNX, int8), with a parity gate",
     "doctor": "versions, machine, a self-test, and what is wrong here",
+    "verify": "checksums of a checkpoint, a run, a model or a token store",
     "demo": "the whole story on the demo text",
 }
 

@@ -16,7 +16,7 @@ EXAMPLE = """
 tianci vocab texts/ --kind char --size 8000 --out vocab
 zcat news.gz | tianci vocab - --kind byte-bpe --size 16000 --out vocab --json
 """
-OURS = {"tokenizer.json", "tokenizer_config.json", "vocab.txt", "tianci.json"}
+OURS = {"tokenizer.json", "tokenizer_config.json", "vocab.txt", "tianci.json", "manifest.json"}
 
 
 @command("vocab", example=EXAMPLE, settings={"vocab": Vocabulary})
@@ -29,7 +29,7 @@ def vocab(run: Run, text: tuple[str, ...], out: str) -> None:
     """
     from tqdm import tqdm
 
-    from tianci import __version__
+    from tianci import __version__, manifest
     from tianci.claim import claim
     from tianci.files import write_directory, write_json
     from tianci.settings import as_table
@@ -61,6 +61,7 @@ def vocab(run: Run, text: tuple[str, ...], out: str) -> None:
             settings = {"vocab": as_table(wanted)}
             about = {"tianci": __version__, "settings": settings, "report": report}
             write_json(directory / "tianci.json", about)
+            manifest.seal(directory)
     report = {"out": out, **report, "seconds": round(time.monotonic() - began, 1)}
     run.result(report, lambda: _table(report))
 

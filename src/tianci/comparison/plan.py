@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tianci import checkpoint
+from tianci import checkpoint, manifest
 from tianci.comparison.estimate import Estimate
 from tianci.comparison.held_out import measure_held_out
 from tianci.comparison.recipe import Recipe, slug
@@ -101,6 +101,7 @@ class Plan:
             tokenizer, report = learn(self.recipe.texts, wanted)
             with write_directory(folder) as beside:
                 tokenizer.save(beside)
+                manifest.seal(beside)
             return {"size": report["size"], "kind": wanted.kind}
 
         seconds = self.estimate.reading("vocab")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tianci import checkpoint
+from tianci import checkpoint, manifest
 from tianci.batch import Batch
 from tianci.convert.pytorch import read_bin
 from tianci.convert.reference import bert_outputs
@@ -64,6 +64,7 @@ def convert(source: str | Path, target: str | Path) -> dict[str, Any]:
                 f"{folder}: outputs differ by {largest:.1e} after conversion, "
                 f"{LIMIT:.0e} is allowed; nothing was written"
             )
+        manifest.seal(beside)
     return {
         "format": form,
         "largest_difference": largest,

@@ -24,12 +24,13 @@ import numpy.typing as npt
 
 from tianci.data.store_record import check_record
 from tianci.errors import UserError, unknown
-from tianci.files import read_json, write_directory, write_json
+from tianci.files import read_json, write_directory
+from tianci.manifest import fault_of, inside, read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from tianci.text.tokenizer import Tokenizer
 
-VERSION = 1
+VERSION = 2  # 1 had no checksum of corpus.json and shard.json themselves
 MANIFEST = "corpus.json"
 SPLITS = ("train", "held")
 BORDER = np.dtype("<i4")
@@ -150,6 +151,11 @@ class Corpus:
         """The tokenizer that made the ids, from the copy inside the store."""
         from tianci.text.tokenizer import Tokenizer
 
+        if hash_of(self.directory / "tokenizer") != self.info["tokenizer"]:
+            raise UserError(
+                f"{self.directory / 'tokenizer'} is not the tokenizer that made this store: its "
+                "files have changed; prepare the text again"
+            )
         tokenizer = Tokenizer.load(self.directory / "tokenizer")
         if len(tokenizer) != self.info["vocabulary"]:
             raise UserError(
@@ -158,17 +164,28 @@ class Corpus:
             )
         return tokenizer
 
-    def verify(self) -> list[str]:
-        """Files whose content is not what was written, as paths inside the store."""
-        bad = []
+    @property
+    def bytes(self) -> int:
+        """How much there is to read."""
+        return sum(
+            int(about["bytes"])
+            for split in self.splits.values()
+            for shard in split.shards
+            for about in shard.info["files"].values()
+        )
+
+    def check(self) -> None:
+        """Reads everything once; refuses a store that is not as it was written.
+
+        A flipped bit in a memory-mapped store would be learned in silence.
+        """
         for split in self.splits.values():
             for shard in split.shards:
-                for name, expected in shard.info["files"].items():
-                    with (shard.directory / name).open("rb") as file:
-                        found = hashlib.file_digest(file, "sha256").hexdigest()
-                    if found != expected["sha256"]:
-                        bad.append(f"{shard.directory.name}/{name}")
-        return bad
+                if fault := damage(shard.directory, shard.info, content=True):
+                    raise UserError(
+                        f"{fault}; make it anew by the same tianci prepare, "
+                        "which keeps the shards that are whole"
+                    )
 
     def _shard(self, info: dict[str, Any], dtype: np.dtype[Any]) -> Shard:
         directory = self.directory / info["name"]
@@ -190,23 +207,31 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         )
         raise UserError(f"{directory}: {reason}")
     info = read_json(directory / MANIFEST)
+    if info.get("version") == 1 and "sha256" not in info:
+        return info
     if info.get("version") != VERSION:
         raise UserError(
             f"{directory}: a corpus of version {info.get('version')!r:.40}, but this tianci reads "
             f"{VERSION}; prepare the text again"
         )
-    return info
+    return read_sealed(directory / MANIFEST)
 
 
-def damage(directory: Path, info: dict[str, Any]) -> str | None:
-    """What is wrong with the files of a shard, judged by their sizes."""
+def damage(directory: Path, info: dict[str, Any], content: bool = False) -> str | None:
+    """What is wrong with the files of a shard, judged by their sizes or by their checksums."""
     for name, expected in info["files"].items():
-        path = directory / name
-        if not path.is_file():
-            return f"{path} is missing"
-        if (size := path.stat().st_size) != expected["bytes"]:
-            return f"{path} has {size:,} bytes instead of {expected['bytes']:,}"
+        if fault := fault_of(directory / name, expected, content):
+            return f"{directory / name} {fault}"
     return None
+
+
+def hash_of(folder: Path) -> str:
+    """One checksum of the files of a directory, by name and content."""
+    total = hashlib.sha256()
+    for name in sorted(inside(folder)):
+        content = hashlib.sha256((folder / name).read_bytes()).digest()
+        total.update(name.encode() + b"\0" + content)
+    return total.hexdigest()
 
 
 def write_shard(directory: Path, files: dict[str, bytes], info: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +243,7 @@ def write_shard(directory: Path, files: dict[str, bytes], info: dict[str, Any]) 
     with write_directory(directory) as beside:
         for name, data in files.items():
             (beside / name).write_bytes(data)
-        write_json(beside / "shard.json", info)
+        write_sealed(beside / "shard.json", info)
     return info
 
 
@@ -226,8 +251,11 @@ def finished_shard(directory: Path, key: str) -> dict[str, Any] | None:
     """What an earlier run wrote about this shard, if it is whole and made from the same text."""
     if not (directory / "shard.json").is_file():
         return None
-    info = read_json(directory / "shard.json")
-    return info if info.get("key") == key and not damage(directory, info) else None
+    try:
+        info = read_sealed(directory / "shard.json")
+    except UserError:  # damaged, or of an older version: it is made again
+        return None
+    return info if info.get("key") == key and not damage(directory, info, content=True) else None
 
 
 def _allow_open_files(count: int) -> None:

@@ -7,7 +7,6 @@ and a store that exists stays readable until the new corpus.json takes its place
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
@@ -22,7 +21,7 @@ from typing import Any, Literal
 import tqdm
 
 from tianci.claim import claim
-from tianci.data.corpus import MANIFEST, SPLITS, VERSION, Corpus, token_type
+from tianci.data.corpus import MANIFEST, SPLITS, VERSION, Corpus, hash_of, token_type
 from tianci.data.documents import Source, examine
 from tianci.data.faults import list_faults
 from tianci.data.gather import Gather
@@ -31,7 +30,9 @@ from tianci.data.statistics import add_histograms, entropies
 from tianci.data.survey import survey
 from tianci.data.workers import Staff
 from tianci.errors import UserError, need
-from tianci.files import write_directory, write_json
+from tianci.files import write_directory
+from tianci.manifest import write_sealed
+from tianci.room import explained
 from tianci.settings import as_table, setting
 from tianci.text.source import STDIN, find_files
 from tianci.text.tokenizer import Tokenizer
@@ -144,7 +145,7 @@ def _sources(files: Sequence[Path], settings: PrepareSettings) -> Iterator[list[
 def _keep_stdin(folder: Path) -> Path:
     start = sys.stdin.buffer.read(1 << 16)
     path = folder / ("stdin.jsonl" if start.lstrip().startswith(b"{") else "stdin.txt")
-    with path.open("wb") as file:
+    with explained(path, len(start), least=True), path.open("wb") as file:
         file.write(start)
         shutil.copyfileobj(sys.stdin.buffer, file)
     return path
@@ -159,20 +160,14 @@ def _store_tokenizer(tokenizer: Tokenizer, out: Path) -> str:
     for rest in out.glob(".*"):  # of a run that was killed while it wrote
         shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save(folder)
-        wanted = _hash(Path(folder))
-    if not (out / "tokenizer").is_dir() or _hash(out / "tokenizer") != wanted:
+        with explained(Path(folder), 0, least=True):
+            tokenizer.save(folder)
+        wanted = hash_of(Path(folder))
+    if not (out / "tokenizer").is_dir() or hash_of(out / "tokenizer") != wanted:
         (out / MANIFEST).unlink(missing_ok=True)  # its ids would no longer fit the tokenizer
         with write_directory(out / "tokenizer") as beside:
             tokenizer.save(beside)
     return wanted
-
-
-def _hash(folder: Path) -> str:
-    total = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    return total.hexdigest()
 
 
 def _cores(size: int) -> int:
@@ -250,7 +245,7 @@ def _finish(
         ],
         "faults": [{"name": name, **fault} for name, fault in faults.items() if fault["count"]],
     }
-    write_json(out / MANIFEST, {**manifest, "statistics": statistics})
+    write_sealed(out / MANIFEST, {**manifest, "statistics": statistics})
     wanted = {info["name"] for info in every}
     for entry in out.iterdir():
         if entry.is_dir() and entry.name != "tokenizer" and entry.name not in wanted:

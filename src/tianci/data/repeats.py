@@ -6,10 +6,13 @@ import sys
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
+
+from tianci.room import explained
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -93,7 +96,10 @@ class DocumentHashes:
 
     def _flush(self) -> None:
         self._file.seek(0, 2)
-        self._file.write(self._waiting.tobytes())
+        content = self._waiting.tobytes()
+        with explained(Path(tempfile.gettempdir()), len(content)):
+            self._file.write(content)
+            self._file.flush()
         self._waiting = array("Q")
 
 

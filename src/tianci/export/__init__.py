@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tianci import __version__, checkpoint
+from tianci import __version__, checkpoint, manifest
 from tianci.checkpoint import config_to_public
 from tianci.errors import UserError, need
 from tianci.files import write_directory, write_json
@@ -81,6 +81,7 @@ def export(
         }
         write_json(beside / "config.json", config)
         write_json(beside / "export.json", facts)
+        manifest.seal(beside)
     return facts
 
 

@@ -236,6 +236,7 @@ _TEXTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "resume": _began,
     "finding": lambda e: f"{e.get('fault', '')}: {e.get('message', '')}",
     "end": lambda e: str(e.get("verdict", "")),
+    **{name: (lambda e: str(e.get("message", ""))) for name in ("memory", "skip", "return")},
 }
 
 

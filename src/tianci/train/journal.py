@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tianci.files import write_file
+from tianci.room import explained
 
 
 class Journal:
@@ -20,14 +21,26 @@ class Journal:
         self.path = path
         self.kept: list[dict[str, Any]] = []  # of earlier sittings
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            self.kept = before(read(path), step)
-            write_file(path, "".join(json.dumps(e, ensure_ascii=False) + "\n" for e in self.kept))
+        self._drop_after(step)
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the run)
 
+    def back_to(self, step: int) -> None:
+        """Forgets what came after a step to which the run has returned."""
+        self._file.close()
+        self._drop_after(step)
+        self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115
+
+    def _drop_after(self, step: int) -> None:
+        if self.path.exists():
+            self.kept = before(read(self.path), step)
+            text = "".join(json.dumps(e, ensure_ascii=False) + "\n" for e in self.kept)
+            write_file(self.path, text)
+
     def write(self, event: str, **values: Any) -> None:
-        self._file.write(json.dumps({"event": event, **values}, ensure_ascii=False) + "\n")
-        self._file.flush()
+        line = json.dumps({"event": event, **values}, ensure_ascii=False) + "\n"
+        with explained(self.path, len(line.encode())):
+            self._file.write(line)
+            self._file.flush()
 
     def sync(self) -> None:
         """Forces what was written to the disk."""

@@ -4,6 +4,7 @@ callbacks."""
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from tianci.batch import Batch
 from tianci.checkpoint import Checkpoint
 from tianci.goals.base import Joint, Loss
-from tianci.train import parallel, schedule
+from tianci.train import fitting, parallel, schedule, trouble
 from tianci.train.examples import Ids, Position
 from tianci.train.parallel import World
 from tianci.train.settings import Train
@@ -46,8 +47,7 @@ class Source(Protocol):
 
 
 class Learner(nn.Module):
-    """Model, heads and goal as one module: a batch in, the losses out (DDP wraps a single
-    forward)."""
+    """Model, heads and goal as one module: a batch in, the losses out."""
 
     def __init__(self, model: Checkpoint, goal: Joint):
         super().__init__()
@@ -108,6 +108,8 @@ class Loop:
     save: Callable[[State], None] = lambda state: None
     evaluate: Callable[[State], None] = lambda state: None
     thaw: Callable[[float], None] = lambda epochs: None  # who may learn from here on
+    go_back: Callable[[], State] | None = None  # loads the last good state and tells it
+    note: Callable[..., None] = lambda event, message, **values: None  # what people should know
     save_seconds: float = 600.0
     stopping: bool = False  # set from outside: finish this step, save, and return
     reached: float = 0.0  # how much of the run is done, from 0 to 1, as all processes see it
@@ -126,7 +128,7 @@ class Loop:
     def run(self) -> None:
         """Trains until the limit is reached or somebody asks to stop."""
         learner = Learner(self.model, self.goal).train()
-        shared = parallel.share(learner, self.world)
+        parallel.share(learner, self.world)
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         last_save = time.monotonic()
         batches = self._batches()
@@ -137,43 +139,36 @@ class Loop:
             if self._enter_phase(progress):
                 batches = self._batches()
             pool, numbers, position = next(batches)
-            lr = self.lr * schedule.rate(progress, self.warmup, self.settings.schedule)
+            lr = self.lr * self.state.rate
+            lr *= schedule.rate(progress, self.warmup, self.settings.schedule)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr * group.get("scale", 1.0)
             self.thaw(self.data(self.state.phase).done(self.state.position))
-            # dice are a function of the step: a resumed run drops out the same units
-            torch.manual_seed((self.seed * 1_000_003 + self.state.step) * 1_009 + self.world.rank)
-
-            micros = list(self._micro(pool, numbers))
-            # of the whole batch, all processes together: sums are divided once
-            whole = micros if self.world.size == 1 else [pool.batch(numbers)]
-            counts = Counter[str]()
-            for part in whole:
-                counts.update(self.goal.count(part))
-            sums = torch.zeros(len(self.goal.parts), 2, dtype=torch.float64)
-            for i, micro in enumerate(micros):
-                last = i + 1 == len(micros)
-                with _sync(shared, last), _autocast(self.bf16, self.world.device):
-                    loss, parts = shared(micro.to(self.world.device), counts)
-                    # DDP takes the mean over processes; the counts are of the whole batch already
-                    (loss * self.world.size).backward()
-                sums += torch.stack(
-                    [torch.stack([p.total.detach(), p.hits]).double().cpu() for p in parts.values()]
-                )
-            norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or float("inf"))
-            self.optimizer.step()
+            sums, counts = self._learn(learner, pool, numbers)
+            parallel.exchange(parameters, self.world)
+            sums = parallel.total(sums, self.world)
+            limit = self.settings.clip or float("inf")
+            norm = float(torch.nn.utils.clip_grad_norm_(parameters, limit))
+            good = math.isfinite(norm) and bool(torch.isfinite(sums).all())
+            good = bool(parallel.agree(float(good), self.world))
+            if good:
+                self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
 
-            sums = parallel.total(sums, self.world)
             tokens = int(pool.lengths[numbers].sum())
             self.state.step += 1
             self.state.tokens += tokens
             self.state.position = position
             self.state.seconds += time.monotonic() - began
             self.reached = self.progress()
-            self.on_step(
-                self._step(sums, counts, lr, float(norm), tokens, time.monotonic() - began)
-            )
+            step = self._step(sums, counts, lr, norm, tokens, time.monotonic() - began)
+            if good:
+                trouble.count_good(self.state)
+                self.on_step(step)
+            elif self._skip(step, pool, numbers):
+                batches, last_save = self._batches(), time.monotonic()
+                (stop,) = parallel.either([self.stopping], self.world)
+                continue
 
             self.evaluate(self.state)  # before saving: what it says belongs to this checkpoint
             every = self.settings.save_every
@@ -182,6 +177,8 @@ class Loop:
                 if every
                 else time.monotonic() - last_save > self.save_seconds
             )
+            # not while steps are skipped: what is saved should be good to go back to
+            due = due and not self.state.bad
             due, stop = parallel.either([due, self.stopping], self.world)
             if due:
                 self.save(self.state)
@@ -198,14 +195,101 @@ class Loop:
     def _batches(self) -> Iterator[tuple[Drawn, Ids, Position]]:
         return self.data(self.state.phase).draws(self.state.position)
 
-    def _micro(self, pool: Drawn, numbers: Ids) -> Iterator[Batch]:
+    def _learn(self, learner: Learner, pool: Drawn, numbers: Ids) -> tuple[Tensor, Counter[str]]:
+        """Gradients of this process's share of a batch, its sums, and the counts of all of it.
+
+        Where memory runs out, the pieces become smaller, for the rest of the run, and the step
+        begins again with the same dice.
+        """
+        while True:
+            # dice are a function of the step: a resumed run drops out the same units
+            torch.manual_seed((self.seed * 1_000_003 + self.state.step) * 1_009 + self.world.rank)
+            pieces, found = self._pieces(pool, numbers), None
+            try:
+                found = self._gradients(learner, pool, numbers, pieces)
+            except (RuntimeError, MemoryError) as error:
+                if not fitting.ran_out(error):
+                    raise
+            # here, where the error is gone: it would keep the tensors of the attempt alive
+            if not parallel.largest(float(found is None), self.world) and found is not None:
+                return found
+            self.optimizer.zero_grad(set_to_none=True)
+            found = None
+            fitting.let_go()
+            self._shrink([int(pool.lengths[piece].sum()) for piece in pieces], pieces)
+
+    def _pieces(self, pool: Drawn, numbers: Ids) -> list[Ids]:
         """This process's share of a batch, in pieces that fit."""
         mine = numbers[self.world.rank :: self.world.size]
-        if not len(mine):  # every process must take part in the exchange of gradients
-            mine = numbers[:1]
-        pieces = max(1, -(-int(pool.lengths[mine].sum()) // self.settings.micro_tokens))
-        for part in np.array_split(mine, min(pieces, len(mine))):
-            yield pool.batch(part)
+        if not len(mine):
+            return []
+        most = self.state.micro_tokens or self.settings.micro_tokens
+        pieces = max(1, -(-int(pool.lengths[mine].sum()) // most))
+        return np.array_split(mine, min(pieces, len(mine)))
+
+    def _gradients(
+        self, learner: Learner, pool: Drawn, numbers: Ids, pieces: Sequence[Ids]
+    ) -> tuple[Tensor, Counter[str]]:
+        micros = [pool.batch(piece) for piece in pieces]
+        # of the whole batch, all processes together: sums are divided once
+        counts = Counter[str]()
+        for part in micros if self.world.size == 1 else [pool.batch(numbers)]:
+            counts.update(self.goal.count(part))
+        sums = torch.zeros(len(self.goal.parts), 2, dtype=torch.float64)
+        for micro in micros:
+            with _autocast(self.bf16, self.world.device):
+                loss, parts = learner(micro.to(self.world.device), counts)
+                loss.backward()
+            sums += torch.stack(
+                [torch.stack([p.total.detach(), p.hits]).double().cpu() for p in parts.values()]
+            )
+        return sums, counts
+
+    def _shrink(self, sizes: Sequence[int], pieces: Sequence[Ids]) -> None:
+        """Halves the tokens of a forward pass, in all processes."""
+        size = int(parallel.largest(float(max(sizes, default=0)), self.world))
+        most = parallel.largest(float(max(map(len, pieces), default=0)), self.world)
+        if most <= 1:
+            raise fitting.TooLarge(size)
+        self.state.micro_tokens = size // 2
+        self.note(
+            "memory",
+            f"step {self.state.step + 1}: memory ran out with {size:,} tokens at once; from here "
+            f"on at most {size // 2:,} at once and more passes for a step; the result is the same",
+            micro_tokens=size // 2,
+        )
+
+    def _skip(self, step: Step, pool: Drawn, numbers: Ids) -> bool:
+        """Does something about a step that gave no number; whether the run went back."""
+        state, number = self.state, step.number
+        decision = trouble.count_bad(state)
+        if decision != "skip" and self.go_back is None:
+            decision = "stop"
+        if decision == "stop":
+            raise trouble.NotANumber(number, pool.batch(numbers), step.loss, step.gradient)
+        if decision == "skip":
+            self.note(
+                "skip",
+                f"step {number}: the loss is not a number; the step is skipped",
+                loss=str(step.loss),
+                gradient=str(step.gradient),
+                skipped=state.skipped,
+            )
+            return False
+        assert self.go_back is not None
+        trouble.put_back(state, self.go_back())
+        self.reached = self.progress()
+        self.note(
+            "return",
+            f"step {number}: {trouble.TOO_MANY} steps without a number; back to step {state.step}, "
+            f"from there on with {state.rate:g} of the rate",
+            failed=number,
+            rate=state.rate,
+            skipped=state.skipped,
+        )
+        parallel.agree(0.0, self.world)  # all have read before the first one writes
+        self.save(state)
+        return True
 
     def _step(
         self,
@@ -220,13 +304,6 @@ class Loop:
         means = {name: rows[name][0] / max(1, counts[name]) for name in counts}
         right = {name: rows[name][1] / max(1, counts[name]) for name in counts}
         return Step(self.state.step, sum(means.values()), means, right, lr, norm, tokens, seconds)
-
-
-def _sync(module: nn.Module, last: bool) -> contextlib.AbstractContextManager[Any]:
-    """Gradients travel once per step, with the last piece."""
-    if isinstance(module, nn.parallel.DistributedDataParallel) and not last:
-        return module.no_sync()
-    return contextlib.nullcontext()
 
 
 def _autocast(bf16: bool, device: str) -> contextlib.AbstractContextManager[Any]:

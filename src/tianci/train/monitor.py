@@ -120,7 +120,7 @@ class Monitor:
     def step(self, step: Step, warm: bool) -> Finding | None:
         """Judges one step; `warm` says that warm-up is over."""
         if not math.isfinite(step.loss) or not math.isfinite(step.gradient):
-            return Finding("nan", self._nan(step), fatal=True)
+            return self.not_a_number(step.number)
         self.language = language_of(step.parts)
         loss = step.parts[self.language] if self.language else step.loss
         self.smooth = loss if math.isnan(self.smooth) else 0.98 * self.smooth + 0.02 * loss
@@ -161,13 +161,20 @@ class Monitor:
             )
         return None
 
-    def _nan(self, step: Step) -> str:
+    def start_over(self) -> None:
+        """After a return to an earlier state the loss may be higher again."""
+        self.smooth, self.best, self.steps_after_warmup = math.nan, math.inf, 0
+        self.clipped = 0.0
+
+    def not_a_number(self, step: int) -> Finding:
+        """What to say when a run ends so."""
         cause = (
             f"the learning rate {self.lr:g} is too high; try train.lr={self.usual_lr:g}"
             if self.lr > 2 * self.usual_lr or not self.clip
             else "bf16 or damaged weights; try train.precision=float32"
         )
-        return f"step {step.number}: the loss is not a number any more; probably {cause}"
+        message = f"step {step}: the loss is not a number any more; probably {cause}"
+        return Finding("nan", message, fatal=True)
 
     def _diverged(self) -> str:
         lower = self.usual_lr if self.lr > self.usual_lr else self.lr / 3

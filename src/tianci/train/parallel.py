@@ -16,6 +16,7 @@ from tianci.errors import Failed, UserError
 
 T = TypeVar("T")
 GONE = ("connection", "peer", "gloo", "nccl", "socket")  # in what the libraries say then
+BUCKET = 8 << 20  # numbers of one message
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,47 @@ def join() -> World:
     return World(dist.get_rank(), dist.get_world_size(), device)
 
 
-def share(module: nn.Module, world: World) -> nn.Module:
-    """The module with gradients averaged over all processes."""
+def share(module: nn.Module, world: World) -> None:
+    """All processes begin with the first one's weights."""
+    if world.size > 1:
+        for tensor in module.state_dict().values():
+            dist.broadcast(tensor, 0)
+
+
+def exchange(parameters: Sequence[nn.Parameter], world: World) -> None:
+    """Gradients become their sums over all processes, when each has finished its own.
+
+    Not DistributedDataParallel: it exchanges inside of backward, where a process whose memory has
+    run out would leave the others waiting.
+    """
     if world.size == 1:
-        return module
-    devices = None if world.device == "cpu" else [torch.device(world.device)]
-    return nn.parallel.DistributedDataParallel(module, device_ids=devices)
+        return
+    there = torch.tensor([float(p.grad is not None) for p in parameters], device=world.device)
+    dist.all_reduce(there)  # a part of the model may have had nothing to do in one process
+    gradients: list[torch.Tensor] = []
+    for parameter, used in zip(parameters, there.tolist(), strict=True):
+        if used and parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        if parameter.grad is not None:
+            gradients.append(parameter.grad)
+    for bucket in _buckets(gradients):
+        flat = torch.cat([g.reshape(-1) for g in bucket])
+        dist.all_reduce(flat)
+        parts = torch.split(flat, [g.numel() for g in bucket])
+        for gradient, part in zip(bucket, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+
+def _buckets(gradients: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Neighbours together: many small messages take longer than one."""
+    bucket: list[torch.Tensor] = []
+    for gradient in gradients:
+        bucket.append(gradient)
+        if sum(g.numel() for g in bucket) >= BUCKET:
+            yield bucket
+            bucket = []
+    if bucket:
+        yield bucket
 
 
 def total(values: torch.Tensor, world: World) -> torch.Tensor:
@@ -63,6 +99,15 @@ def total(values: torch.Tensor, world: World) -> torch.Tensor:
     there = values.to(world.device)
     dist.all_reduce(there)
     return there.to(values.device)
+
+
+def largest(value: float, world: World) -> float:
+    """The largest value of all processes."""
+    if world.size == 1:
+        return value
+    shared = torch.tensor([value], dtype=torch.float64, device=world.device)
+    dist.all_reduce(shared, op=dist.ReduceOp.MAX)
+    return float(shared.item())
 
 
 def agree(value: float, world: World) -> float:

@@ -6,7 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
+from tianci import manifest
 from tianci.errors import UserError
+from tianci.room import discarded, explained
 
 
 def check_target(run: Path) -> None:
@@ -23,13 +25,17 @@ def check_target(run: Path) -> None:
 
 def publish(folder: Path, run: Path) -> None:
     """Puts the files of a checkpoint at the top of the run: linked where possible, each in one
-    move. The weights come last: where they are, everything is."""
+    move. The weights come last but for the manifest: where they are, everything is."""
+    names = []
     for path in sorted(folder.iterdir(), key=lambda path: path.suffix == ".safetensors"):
-        if path.is_file() and path.name != "manifest.json":
+        if path.is_file() and path.name != manifest.MANIFEST:
+            names.append(path.name)
             beside = run / f".{path.name}.publish_.tmp"  # a name that `files.sweep` knows
             beside.unlink(missing_ok=True)
             try:
                 os.link(path, beside)
             except OSError:
-                shutil.copy(path, beside)
+                with explained(run / path.name, path.stat().st_size), discarded(beside):
+                    shutil.copy(path, beside)
             os.replace(beside, run / path.name)
+    manifest.seal(run, names)

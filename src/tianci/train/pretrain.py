@@ -22,15 +22,16 @@ from tianci import checkpoint
 from tianci.checkpoint import Checkpoint
 from tianci.data.corpus import Corpus
 from tianci.data.store import SplitStore
-from tianci.errors import Stopped, UserError
+from tianci.errors import Failed, Stopped, UserError
 from tianci.files import read_json
 from tianci.goals.base import Joint
 from tianci.goals.language import LANGUAGE, language_of
 from tianci.goals.objectives import objective_names, parse
 from tianci.models import family, preset
+from tianci.room import shortage
 from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
-from tianci.train import journal, optimizer, parallel, probe, record, state
+from tianci.train import fitting, journal, optimizer, parallel, probe, record, state
 from tianci.train.examples import Examples, Recipe
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of, measure
@@ -40,13 +41,15 @@ from tianci.train.place import publish
 from tianci.train.presets import Pace, pace
 from tianci.train.settings import Pretrain, Train
 from tianci.train.signals import catch
+from tianci.train.trouble import NotANumber, write_batch
 from tianci.train.vocabulary import fit_vocabulary, vocabulary_sizes
 
 HELD_TOKENS = 40_000  # of held-out text per evaluation: 6,000 guesses, a second or two
+SLOW_CHECK = 2 << 30  # bytes of tokens whose check takes long enough to be mentioned
 HELD_SEED = 20_180_811  # fixed: every run is measured on the same examples
 
 
-class TrainingError(RuntimeError):
+class TrainingError(Failed):
     """Training cannot go on; the message says why and what to change."""
 
 
@@ -87,6 +90,7 @@ def _session(
     corpus = Corpus(wanted.corpus)
     if goes_on:
         record.check_resumable(run, Path(wanted.corpus))
+    _read_once(corpus, world, quiet)
     tokenizer = corpus.tokenizer()
     module = _family_of(wanted)
     wanted = dataclasses.replace(wanted, objective=wanted.objective or module.OBJECTIVE)
@@ -94,7 +98,7 @@ def _session(
     told = {name: sections.get(name, {}) for name in objective_names()}
     goal = parse(wanted.objective, told, module.HEADS)
     torch.manual_seed(seed)
-    folder = state.newest(run) if goes_on and state.complete(run) else None
+    folder = state.last_checkpoint(run, world) if goes_on else None
     model = (
         checkpoint.read(folder)
         if folder
@@ -124,6 +128,15 @@ def _session(
         sections,
         wish,
     )
+
+
+def _read_once(corpus: Corpus, world: parallel.World, quiet: bool) -> None:
+    """Makes sure that the store is as it was written; one process is enough."""
+    if not world.first:
+        return
+    if corpus.bytes > SLOW_CHECK and not quiet:
+        print(f"checking {corpus.bytes / 2**30:.1f} GiB of tokens", file=sys.stderr)
+    corpus.check()
 
 
 def _family_of(wanted: Pretrain) -> ModuleType:
@@ -239,6 +252,9 @@ class _Session:
             parameters=self.model.parameter_count,
             precision="bf16" if bf16 else "float32",
         )
+        needed = state.bytes_needed(self.model, settings.keep)
+        if short := shortage(self.run, needed, f"{settings.keep} checkpoints and a new one"):
+            self._report(Finding("disk", f"{short}; make room, or set train.keep=1"), at.step)
         for finding in self.monitor.before():
             self._report(finding, at.step)
         self.bar = tqdm(
@@ -248,6 +264,7 @@ class _Session:
         self.loop = Loop(
             self.model, self.goal, adam, settings, self.lr, self.warmup, self.examples, at,
             self.world, bf16, self.seed, self._on_step, self._save, self._evaluate,
+            go_back=self._go_back, note=self._note,
         )  # fmt: skip
         self.window: list[Step] = []
         self.last_log = time.monotonic()
@@ -256,6 +273,8 @@ class _Session:
         with catch(self.loop) as received:
             try:
                 self.loop.run()
+            except NotANumber as fault:
+                raise self._stopped_without_number(fault) from fault
             except TrainingError:
                 self._pictures()  # a run that went wrong needs its picture most
                 raise
@@ -313,11 +332,7 @@ class _Session:
         """Says before the first step how long it will take, and how much memory."""
         if not self.world.first:
             return
-        pool, numbers, _ = next(self.examples(0).draws(at.position))
-        speed = probe.tokens_per_second(
-            self.model, self.goal, pool.batch(numbers), self.world.device
-        )
-        speed *= self.world.size
+        speed = self._try_speed(at) * self.world.size
         s, tokens = self.settings, self.store.split.tokens
         planned = (
             s.steps * self.batch_tokens if s.steps
@@ -343,6 +358,23 @@ class _Session:
             f"{e['memory_bytes'] / 2**20:,.0f} MiB"
         )
 
+    def _try_speed(self, at: state.State) -> float:
+        """Tokens per second of a first batch, or of as much of it as fits into memory."""
+        pool, numbers, _ = next(self.examples(0).draws(at.position))
+        while True:
+            batch = pool.batch(numbers)
+            try:
+                return probe.tokens_per_second(self.model, self.goal, batch, self.world.device)
+            except (RuntimeError, MemoryError) as error:
+                if not fitting.ran_out(error):
+                    raise
+            if len(numbers) == 1:
+                raise fitting.TooLarge(len(batch.tokens))
+            numbers = numbers[: len(numbers) // 2]
+            for part in (self.model.model, *self.model.heads.values()):
+                part.zero_grad(set_to_none=True)
+            fitting.let_go()
+
     def _on_step(self, step: Step) -> None:
         self.window.append(step)
         finding = self.monitor.step(step, self.loop.reached >= self.warmup)
@@ -353,6 +385,47 @@ class _Session:
                 raise TrainingError(finding.message)
         if line_due(self.window, self.last_log, self.settings.log_every):
             self._flush()
+
+    def _go_back(self) -> state.State:
+        """Weights and moments of the last good checkpoint, or of the beginning."""
+        folder = state.last_good(self.run)
+        if folder:
+            at = state.restore(folder, self.loop.optimizer)
+            state.copy_weights(checkpoint.read(folder), self.model)
+        else:
+            at = state.State()
+            self.loop.optimizer.state.clear()
+            torch.manual_seed(self.seed)
+            sizes = self.sections.get("model", {})
+            state.copy_weights(_start(self.wanted, sizes, self.goal, self.tokenizer), self.model)
+        self.window = []
+        if self.journal:
+            self.journal.back_to(at.step)
+        self.monitor.start_over()
+        self.monitor.recall(at.monitor)
+        return at
+
+    def _note(self, event: str, message: str, **values: Any) -> None:
+        """Something happened that people should know; the run goes on."""
+        self._flush()
+        if event == "return":
+            self.reached = self.loop.reached
+        self._say(event, step=self.loop.state.step, message=message, **values)
+        self._tell(f"! {message}")
+
+    def _stopped_without_number(self, fault: NotANumber) -> TrainingError:
+        """The end of a run that cannot be helped: its finding, its batch, its picture."""
+        self._flush()
+        finding = self.monitor.not_a_number(fault.step)
+        path = self.run / f"batch-step-{fault.step}.json"
+        if self.world.first:
+            write_batch(path, fault, self.tokenizer)
+        self._report(finding, fault.step)
+        self._pictures()
+        return TrainingError(
+            f"{finding.message} (the rate was lowered {self.loop.state.returns} times; "
+            f"the last batch is in {path})"
+        )
 
     def _flush(self) -> None:
         """Writes the mean of the steps since the last line, and moves the bar."""

@@ -16,8 +16,9 @@ from tianci.data.corpus import MANIFEST
 from tianci.errors import UserError
 from tianci.files import read_json, sweep, write_json
 from tianci.find import check_told
+from tianci.manifest import checksum
 from tianci.settings import as_table, build, convert
-from tianci.train import journal, state
+from tianci.train import journal
 from tianci.train.place import check_target
 from tianci.train.settings import Pretrain, Train
 
@@ -84,7 +85,7 @@ def write_record(
     record = {
         "tianci": __version__,
         "seed": seed,
-        "corpus": state.checksum(corpus / MANIFEST),
+        "corpus": checksum(corpus / MANIFEST),
         "settings": filled,
         "asked": wish,
     }
@@ -123,7 +124,7 @@ class _Record(msgspec.Struct):
 def check_resumable(run: Path, corpus: Path) -> None:
     """A run goes on with the text it began with, and only if there is something left to do."""
     record = read_json(run / RECORD)
-    if record.get("corpus") not in (None, state.checksum(corpus / MANIFEST)):
+    if record.get("corpus") not in (None, checksum(corpus / MANIFEST)):
         raise UserError(
             f"{corpus} is not as it was when {run} began, so the run cannot go on to the same "
             f"result; "

@@ -8,8 +8,10 @@ are a function of (seed, step, process).
 
 from __future__ import annotations
 
-import hashlib
 import json
+import shutil
+import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,13 @@ import msgspec
 import torch
 from safetensors.torch import load_file, save_file
 
-from tianci import checkpoint
+from tianci import checkpoint, manifest
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
-from tianci.files import read_json, remove_directory, write_directory, write_json
+from tianci.files import remove_directory, write_directory, write_json
+from tianci.train import parallel
 from tianci.train.examples import Position
+from tianci.train.parallel import World
 
 
 @dataclass
@@ -36,56 +40,92 @@ class State:
     position: Position = field(default_factory=Position)
     events: list[str] = field(default_factory=list)
     monitor: dict[str, float] = field(default_factory=dict)  # what it has seen so far
+    micro_tokens: int = 0  # of one forward pass, where memory did not suffice (0: as set)
+    rate: float = 1.0  # the learning rate is lower by this after returns
+    skipped: int = 0  # steps without a number, in all
+    bad: int = 0  # of them, those that still count
+    calm: int = 0  # good steps since the last of them
+    returns: int = 0  # to an earlier state
 
 
 def save(
     run: Path, model: Checkpoint, optimizer: torch.optim.Optimizer, state: State, keep: int
 ) -> Path:
     """Writes the checkpoint of this step and removes old ones."""
-    folder = run / "checkpoints" / f"step-{state.step:08d}"
-    with write_directory(folder) as beside:
+    folder, moments = folder_of(run, state.step), _moments(optimizer)
+    needed = 4 * model.parameter_count + sum(value.nbytes for value in moments.values())
+    with write_directory(folder, needed) as beside:
         checkpoint.write_into(beside, model)
         (beside / "resume").mkdir()
-        save_file(_moments(optimizer), beside / "resume" / "optimizer.safetensors")
+        save_file(moments, beside / "resume" / "optimizer.safetensors")
         write_json(beside / "resume" / "state.json", asdict(state))
-        files = sorted(p for p in beside.rglob("*") if p.is_file())
-        write_json(
-            beside / "manifest.json", {str(p.relative_to(beside)): checksum(p) for p in files}
-        )
+        manifest.seal(beside)
     for old in complete(run)[:-keep]:
         remove_directory(old)
     return folder
 
 
-def checksum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def bytes_needed(model: Checkpoint, keep: int) -> int:
+    """Room for the checkpoints of a run with Adam: a new one is whole before an old one goes."""
+    return 3 * 4 * model.parameter_count * (keep + 1)
+
+
+def folder_of(run: Path, step: int) -> Path:
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def step_of(folder: Path) -> int:
+    return int(folder.name.rpartition("-")[2])
 
 
 def complete(run: Path) -> list[Path]:
     """The whole checkpoints of a run, oldest first."""
     found = sorted((run / "checkpoints").glob("step-*"))
-    return [folder for folder in found if (folder / "manifest.json").exists()]
+    return [folder for folder in found if manifest.has_manifest(folder)]
 
 
-def bad_files(folder: Path) -> list[str]:
-    """The files of a directory that are missing or not as its manifest says."""
-    wrong = []
-    for name, expected in read_json(folder / "manifest.json").items():
-        path = folder / name
-        if not path.exists():
-            wrong.append(f"{name} is missing")
-        elif checksum(path) != expected:
-            wrong.append(f"{name} has changed")
-    return wrong
+def newest(run: Path, tell: Callable[[str], None] | None = None) -> Path:
+    """The newest checkpoint whose files are all as they were written.
 
-
-def newest(run: Path) -> Path:
-    """The newest checkpoint whose files are all as they were written."""
+    Damaged ones on the way are told, and renamed: they must not count among those that are kept.
+    """
     for folder in reversed(complete(run)):
-        if not bad_files(folder):
+        wrong = manifest.faults(folder)
+        if not wrong:
             return folder
-    raise UserError(f"{run} has no complete checkpoint to go on from")
+        if tell:
+            more = f" (and {len(wrong) - 1} more files)" if len(wrong) > 1 else ""
+            aside = folder.with_name(f"damaged-{folder.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+            tell(f"{folder} is damaged: {wrong[0]}{more}; it is now {aside.name}, "
+                 "and the run goes on from the one before")  # fmt: skip
+    raise UserError(
+        f"{run} has no whole checkpoint to go on from (tianci verify {run} shows the damage)"
+    )
+
+
+def last_good(run: Path) -> Path | None:
+    """The newest whole checkpoint without fresh trouble in it, else the newest whole one."""
+    whole = [folder for folder in reversed(complete(run)) if not manifest.faults(folder)]
+    calm = [folder for folder in whole if not _state(folder).bad]
+    return next(iter(calm or whole), None)
+
+
+def copy_weights(source: Checkpoint, target: Checkpoint) -> None:
+    """Weights of one model into another of the same shape, in place: optimizers hold on to them."""
+    target.model.load_state_dict(source.model.state_dict())
+    for name, head in target.heads.items():
+        head.load_state_dict(source.heads[name].state_dict())
+
+
+def last_checkpoint(run: Path, world: World) -> Path | None:
+    """Where to go on from: found by the first process, because damaged ones are put aside."""
+    at = -1
+    if world.first and complete(run):
+        at = step_of(newest(run, lambda text: print(f"! {text}", file=sys.stderr)))
+    at = int(parallel.agree(at, world))
+    return None if at < 0 else folder_of(run, at)
 
 
 def restore(folder: Path, optimizer: torch.optim.Optimizer) -> State:
@@ -99,6 +139,10 @@ def restore(folder: Path, optimizer: torch.optim.Optimizer) -> State:
             )
             for name in names
         }
+    return _state(folder)
+
+
+def _state(folder: Path) -> State:
     text = (folder / "resume" / "state.json").read_text(encoding="utf-8")
     return msgspec.convert(json.loads(text), State)
 

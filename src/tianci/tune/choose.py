@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tianci.tune.start import load_base
-from tianci.tune.trial import Result, Work, free_memory, run_trial, seeds_of, tell
+from tianci.tune.trial import Diverged, Result, Work, free_memory, run_trial, seeds_of, tell
 
 SLOWER = 1 / 3  # the rate of a second attempt
 
@@ -32,13 +32,22 @@ def choose_trial(work: Work, seed: int, folder: Path) -> Chosen:
     notes: list[str] = []
     for lr in rates:
         for one in seeds:
-            place, result = _attempt(work, lr, one, folder, notes)
+            try:
+                place, result = _attempt(work, lr, one, folder, notes)
+            except Diverged as error:
+                if len(rates) * len(seeds) == 1:
+                    raise
+                notes.append(str(error))
+                tell(work, f"! {error}")
+                continue
             by_rate.setdefault(lr, []).append((place, result))
             free_memory()
             if len(rates) * len(seeds) > 1:
                 tell(
                     work, f"rate {result.lr:.1e}, seed {one}: dev {work.metric} {result.score:.4f}"
                 )
+    if not by_rate:
+        raise Diverged(f"every trial ended without a number; the last one: {notes[-1]}")
     wins = max(by_rate, key=lambda lr: statistics.fmean(r.score for _, r in by_rate[lr]))
     place, best = max(by_rate[wins], key=lambda pair: pair[1].score)
     trials = [pair for pairs in by_rate.values() for pair in pairs]

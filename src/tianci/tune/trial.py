@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 import signal
 import sys
 import time
@@ -14,20 +15,23 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from tianci import __version__, checkpoint
+from tianci import __version__, checkpoint, manifest
 from tianci.checkpoint import Checkpoint
 from tianci.data.rows import Row
+from tianci.errors import Failed
 from tianci.evaluate.tasks import answer_examples, tokenizer_of
 from tianci.files import read_json, write_json
 from tianci.goals.auxiliary import auxiliary
 from tianci.goals.base import Joint
 from tianci.goals.tasks.base import Decision, Example, Task
+from tianci.room import shortage
 from tianci.settings import as_table
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, state
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of
 from tianci.train.settings import Train
+from tianci.train.trouble import NotANumber, write_batch
 from tianci.tune import strategy
 from tianci.tune.remember import Remembering
 from tianci.tune.rows_source import RowsSource
@@ -80,9 +84,21 @@ class Result:
 def run_trial(work: Work, lr: float, seed: int, folder: Path) -> Result:
     """Trains, or goes on, or reads what an earlier sitting finished."""
     done = folder / "result.json"
+    if work.world.first:
+        _check_best(work, folder)
+    parallel.agree(0.0, work.world)  # nobody reads before the first one has looked
     if done.exists():
         return Result(**read_json(done))
     return _Trial(work, lr, seed, folder).go()
+
+
+def _check_best(work: Work, folder: Path) -> None:
+    """A trial whose best model is damaged begins anew: it comes to the same bits."""
+    best = folder / "best"
+    wrong = manifest.faults(best) if best.exists() and manifest.has_manifest(best) else []
+    if wrong:
+        tell(work, f"! {best} is damaged: {wrong[0]}; this trial begins anew")
+        shutil.rmtree(folder)
 
 
 class Interrupted(Exception):  # noqa: N818  (not an error: everything was saved)
@@ -93,6 +109,10 @@ class Interrupted(Exception):  # noqa: N818  (not an error: everything was saved
         self.number = number
 
 
+class Diverged(Failed):
+    """A trial came to no number, whatever was tried."""
+
+
 class _Trial:
     def __init__(self, work: Work, lr: float, seed: int, folder: Path):
         self.work, self.lr, self.seed, self.folder = work, lr, seed, folder
@@ -101,7 +121,7 @@ class _Trial:
     def go(self) -> Result:
         from tianci.train.signals import catch
 
-        saved = state.newest(self.folder) if state.complete(self.folder) else None
+        saved = state.last_checkpoint(self.folder, self.work.world)
         self.model = self._model(saved)
         tokenizer = tokenizer_of(self.model)
         examples = self.task.examples(self.work.train, tokenizer, self.work.limit, labelled=True)
@@ -125,6 +145,8 @@ class _Trial:
         self._say("resume" if saved else "start", step=at.step, lr=self.lr, seed=self.seed,
                   parameters=total, learned=learned, rows=len(self.work.train),
                   metric=self.work.metric)  # fmt: skip
+        if short := shortage(self.folder, state.bytes_needed(self.model, 2), "its checkpoints"):
+            tell(self.work, f"! {short}; make room")
         self.bar = tqdm(
             total=1000, disable=self.work.quiet or not self.work.world.first, unit="‰", leave=False,
             bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}",
@@ -135,14 +157,19 @@ class _Trial:
             self.seen, self._goal(), adam, self._train_settings(), self.lr, self.settings.warmup,
             lambda phase: self.source, at, self.work.world, self.work.bf16, self.seed,
             self._on_step, self._save, self._evaluate, strategy.thaw(self.model, self.settings),
+            self._go_back, self._note,
         )  # fmt: skip
         self.evaluated = self.result.history[-1]["step"] if self.result.history else -1
         if saved and at.position.batch == 0 and self.evaluated != at.step:
             self._dev(at)  # killed between saving the end of an epoch and judging it
         self._stop_without_patience(at)  # killed before it could stop
         with catch(self.loop) as received:
-            self.loop.run()
-        self.bar.close()
+            try:
+                self.loop.run()
+            except NotANumber as fault:
+                raise self._stopped_without_number(fault) from fault
+            finally:
+                self.bar.close()
         self._flush()
         # a signal may have come to another process only; all of them left the loop together
         stopped = self.loop.reached < 1 and not self._out_of_patience()
@@ -210,6 +237,39 @@ class _Trial:
         best = f", best {self.work.metric} {self.result.score:.4f}" if self.result.history else ""
         self.bar.set_postfix_str(
             f"loss {means['loss']:.3f}{best}, {means['tokens_per_second']:,.0f} tokens/s"
+        )
+
+    def _go_back(self) -> state.State:
+        """Weights and moments of the last good checkpoint, or of the beginning."""
+        folder = state.last_good(self.folder)
+        state.copy_weights(self._model(folder), self.model)
+        if folder:
+            at = state.restore(folder, self.loop.optimizer)
+        else:
+            at = state.State()
+            self.loop.optimizer.state.clear()
+        self.window = []
+        if self.journal:
+            self.journal.back_to(at.step)
+        self.result.history = [e for e in self.result.history if e["step"] <= at.step]
+        if self.result.step > at.step:  # its model is not one of this run any more
+            self.result.score, self.result.step = -math.inf, 0
+        return at
+
+    def _note(self, event: str, message: str, **values: Any) -> None:
+        self._flush()
+        self._say(event, step=self.loop.state.step, message=message, **values)
+        tell(self.work, f"! {message}")
+
+    def _stopped_without_number(self, fault: NotANumber) -> Diverged:
+        """The end of a trial that cannot be helped, with its batch for people to look at."""
+        self._flush()
+        path = self.folder / f"batch-step-{fault.step}.json"
+        if self.work.world.first:
+            write_batch(path, fault, tokenizer_of(self.model))
+        return Diverged(
+            f"{fault}; try a lower --lr than {self.lr:g} or --precision float32 (the last batch "
+            f"is in {path})"
         )
 
     def _evaluate(self, at: state.State) -> None:
@@ -301,7 +361,8 @@ class _Trial:
             if self.journal:
                 self.journal.sync()  # what it says up to here belongs to the checkpoint
             self._describe(None)
-            state.save(self.folder, self.model, self.loop.optimizer, at, keep=1)
+            # two: if the newer one is damaged, the older one is there to go on from
+            state.save(self.folder, self.model, self.loop.optimizer, at, keep=2)
             self._say("save", step=at.step)
 
     def _finish(self, at: state.State) -> Result:
@@ -311,6 +372,7 @@ class _Trial:
         if self.journal:
             self.journal.close()
             write_json(self.folder / "result.json", dataclasses.asdict(result))
+            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)  # never needed again
         return result
 
     def _say(self, event: str, **values: Any) -> None:
