@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
-
-import tianci
 from tests.mutations import KINDS, damaged
 from tests.train.conftest import write_text
+
+import tianci
 from tianci import checkpoint
 from tianci.data.prepare import PrepareSettings, prepare
 from tianci.errors import Failed
