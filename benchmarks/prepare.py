@@ -372,12 +372,12 @@ def peak_memory(folder: Path) -> float:
     process = subprocess.Popen(tianci_command(folder), stdout=subprocess.DEVNULL)
     peak = 0
     while process.poll() is None:
-        peak = max(peak, sum(_resident(pid) for pid in [process.pid, *_children(process.pid)]))
+        peak = max(peak, sum(resident(pid) for pid in [process.pid, *children(process.pid)]))
         time.sleep(0.02)
     return peak / 1000
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     try:
         tasks = Path(f"/proc/{pid}/task").iterdir()
         return [int(child) for task in tasks for child in (task / "children").read_text().split()]
@@ -385,7 +385,7 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):

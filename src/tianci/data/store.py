@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import accumulate
 from typing import Any
 
@@ -18,8 +19,8 @@ class SplitStore:
     def __init__(self, split: Split):
         self.split = split
         sizes = [shard.token_count for shard in split.shards]
-        self._first = np.array(list(accumulate(sizes, initial=0)), np.int64)
-        self._base = {id(s): int(b) for s, b in zip(split.shards, self._first, strict=False)}
+        self._first = list(accumulate(sizes, initial=0))
+        self._base = {id(s): b for s, b in zip(split.shards, self._first, strict=False)}
 
     def count(self) -> int:
         return self.split.documents
@@ -31,13 +32,13 @@ class SplitStore:
 
     def read(self, start: int, end: int) -> NDArray[Any]:
         at = self._shard(start)
-        base = int(self._first[at])
+        base = self._first[at]
         return self.split.shards[at].tokens[start - base : end - base]
 
     def word_starts(self, start: int, end: int) -> NDArray[np.bool_] | None:
         at = self._shard(start)
-        base = int(self._first[at])
+        base = self._first[at]
         return self.split.shards[at].word_starts(start - base, end - base)
 
     def _shard(self, token: int) -> int:
-        return int(np.searchsorted(self._first, token, side="right")) - 1
+        return bisect_right(self._first, token) - 1

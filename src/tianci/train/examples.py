@@ -255,38 +255,38 @@ class Examples:
     def templated(self, examples: list[Example], rng: np.random.Generator) -> Pool:
         """Special tokens around the segments, then masks."""
         extra = 3 if self.recipe.paired else 2
-        lengths = np.array(
-            [e.a[1] - e.a[0] + (e.b[1] - e.b[0] if e.b else 0) + extra for e in examples], np.int64
-        )
+        spans = np.array([(*e.a, *(e.b or (0, 0))) for e in examples], np.int64).reshape(-1, 4)
+        first, second = spans[:, 1] - spans[:, 0], spans[:, 3] - spans[:, 2]
+        lengths = first + second + extra
         total = int(lengths.sum())
-        ids = np.empty(total, np.int64)
-        segments = np.zeros(total, np.int8)
+        begins = np.cumsum(lengths) - lengths
+        middles, lasts = begins + 1 + first, begins + lengths - 1
         special = np.zeros(total, bool)
-        known: list[tuple[int, Flags]] = []  # word borders from the store, where it has them
-        at = 0
-        for example, length in zip(examples, lengths.tolist(), strict=True):
-            ids[at] = self.cls
-            middle = at + 1 + example.a[1] - example.a[0]
-            ids[at + 1 : middle] = self.store.read(*example.a)
-            ids[middle] = ids[at + length - 1] = self.sep
-            special[[at, middle, at + length - 1]] = True
-            for begin, span in ((at + 1, example.a), (middle + 1, example.b)):
-                starts = self.store.word_starts(*span) if span else None
-                if starts is not None:
-                    known.append((begin, starts))
+        special[begins] = special[middles] = special[lasts] = True
+        ids = np.empty(total, np.int64)
+        ids[begins] = self.cls
+        ids[middles] = ids[lasts] = self.sep
+        texts: list[tuple[int, tuple[int, int]]] = []  # where each segment goes, what it is
+        for example, at in zip(examples, begins.tolist(), strict=True):
+            texts.append((at + 1, example.a))
             if example.b:
-                ids[middle + 1 : at + length - 1] = self.store.read(*example.b)
-                segments[middle + 1 : at + length] = 1
-            at += length
+                texts.append((at + 2 + example.a[1] - example.a[0], example.b))
+        ids[~special] = np.concatenate([self.store.read(*s) for _, s in texts] or [ids[:0]])
+        segments = np.zeros(total, np.int8)
+        if self.recipe.paired:
+            segments[np.arange(total) > np.repeat(middles, lengths)] = 1
+        known: list[tuple[int, Flags]] = []  # word borders from the store, where it has them
+        if texts and self.store.word_starts(*texts[0][1]) is not None:
+            borders = ((at, self.store.word_starts(*span)) for at, span in texts)
+            known = [(at, starts) for at, starts in borders if starts is not None]
         special |= self.fixed_ids[ids]
         labels = np.array([e.label for e in examples], np.int64)
-        spans = np.array([(*e.a, *(e.b or (0, 0))) for e in examples], np.int64).reshape(-1, 4)
         if self.recipe.masked is None or not total:
             return Pool(ids, ids, np.zeros(total, bool), segments, lengths, labels, spans)
         starts = self.words.starts(ids)
-        for begin, borders in known:
+        for begin, found in known:
             # a word of the store's dictionary joins Chinese characters; it never splits a "##" word
-            starts[begin : begin + len(borders)] &= borders
+            starts[begin : begin + len(found)] &= found
         sequence = np.repeat(np.arange(len(examples)), lengths)
         hidden = self.recipe.masked.corrupt(
             ids, sequence, special, starts, self.mask, self.ordinary, rng

@@ -8,6 +8,7 @@ are extra).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -66,11 +67,12 @@ def whole(
 ) -> Iterator[Example]:
     """Examples of one segment: as many whole sentences as fit; a longer sentence is cut, not
     dropped."""
-    start, end = int(sentences[0]), int(sentences[-1])
+    borders = sentences.tolist()  # a list is faster than an array for one number at a time
+    start, end = borders[0], borders[-1]
     while start < end:
         target = target_length(room, short, rng)
         # the last sentence border that still fits, if any lies behind the start
-        border = int(sentences[np.searchsorted(sentences, start + target, side="right") - 1])
+        border = borders[bisect_right(borders, start + target) - 1]
         stop = border if border > start else min(start + target, end)
         yield Example((start, stop))
         start = stop
