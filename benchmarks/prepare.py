@@ -16,7 +16,9 @@ All contestants get the same tokenizer and text (../shared/data) and take turns 
 - **the same, fast engine**: the same procedure, tokens of each line by the engine.
 
 The procedure does more than we do (masks and pairs, ten times): we leave that to training, where it
-is new in every epoch. What is compared is the time from text until training can start.
+is new in every epoch. What is compared is the time from text until training can start, per byte of
+raw text (counted once, although the procedure goes over it ten times). Ours, the engine and
+group_texts use all cores; create_pretraining_data uses one, as the original does.
 """
 
 from __future__ import annotations
