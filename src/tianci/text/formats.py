@@ -10,7 +10,8 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from tianci.errors import UserError
-from tianci.files import read_json
+from tianci.files import check_file, read_json, read_small
+from tianci.text.patterns import check_engine
 
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 # Used only where neither tokenizer_config.json nor special_tokens_map.json names the token.
@@ -23,6 +24,7 @@ USUAL = {
 }
 # These classes build their cleaning from tokenizer_config.json even where a tokenizer.json exists.
 BERT_CLASSES = {"BertTokenizer", "BertTokenizerFast"}
+MOST_TOKENIZER = 256_000_000  # bytes of a tokenizer file; the largest public ones have 40 million
 NO_LIMIT = int(1e30)  # what transformers writes for "no limit"
 
 
@@ -56,10 +58,16 @@ def _json_or_nothing(path: Path) -> dict[str, Any]:
 
 
 def _engine_from_json(path: Path) -> tokenizers.Tokenizer:
+    check_file(path, MOST_TOKENIZER)
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
+        engine = tokenizers.Tokenizer.from_file(str(path))
     except BaseException as error:
         raise fault_of(error, f"{path}: not a tokenizer file") from error
+    try:
+        check_engine(engine)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return engine
 
 
 def fault_of(error: BaseException, what: str = "this tokenizer cannot be used") -> UserError:
@@ -101,7 +109,7 @@ def _accents(config: dict[str, Any]) -> bool | None:
 
 def _engine_from_vocab(path: Path, config: dict[str, Any]) -> tokenizers.Tokenizer:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_small(path, MOST_TOKENIZER).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8: {error}") from error
     if lines and not lines[-1]:
@@ -137,6 +145,8 @@ def _engine_from_vocab(path: Path, config: dict[str, Any]) -> tokenizers.Tokeniz
 
 
 def _engine_from_merges(directory: Path, config: dict[str, Any]) -> tokenizers.Tokenizer:
+    for name in ("vocab.json", "merges.txt"):
+        check_file(directory / name, MOST_TOKENIZER)
     try:
         model = models.BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
     except BaseException as error:
