@@ -15,8 +15,12 @@ from tests.hostile.guard import command, in_time
 from tianci.errors import UserError
 
 BASE_MEMORY = 400_000_000  # bytes of a process that only imports what reads models, with room
-ALONE = {"config.json of 1 GB", "tokenizer.json of 1 GB", "config.json of commas", "a billion layers",
-         "width of a billion", "tensor of 2^80 numbers", "config.json without an end"}  # fmt: skip
+READ_BY_TIANCI_ONLY = "pickle as tianci.json"  # `convert` writes a new one
+ALONE = (
+    "a billion layers", "config.json of 1 GB", "config.json of commas",
+    "config.json without an end", "tensor of 2^80 numbers", "tokenizer.json of 1 GB",
+    "width of a billion",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -30,16 +34,14 @@ def test_hostile_models_are_refused(name: str, folder: Path) -> None:
     corpus.REFUSED[name](folder)
     rows = folder.parent / "rows.jsonl"
     rows.write_text('{"text": "a"}\n')
-    with in_time():
-        if name == "task that is a module":
-            assert command("predict", folder, rows) == 2
-        elif name.startswith("tokenizer"):
-            assert command("tokenize", folder, "a") == 2
-        assert command("info", folder, "--json") == 2 or name == "task that is a module"
-    with in_time():
-        if name != "task that is a module":
-            assert command("convert", folder, folder.parent / "out") == 2
-            assert command("embed", folder, rows, "--out", folder.parent / "x.npy") == 2
+    asked = [("info", folder), ("embed", folder, rows, "--out", folder.parent / "x.npy")]
+    if name != READ_BY_TIANCI_ONLY:
+        asked.append(("convert", folder, folder.parent / "out"))
+    if name == "task that is a module":  # only who asks for the task reads its name
+        asked = [("predict", folder, rows)]
+    for arguments in asked:
+        with in_time():
+            assert command(*arguments) == 2, arguments[0]
     assert not (folder.parent / corpus.CANARY).exists(), "code of the file was run"
     assert not (folder.parent / "out").exists() and not (folder.parent / "x.npy").exists()
 
@@ -78,9 +80,9 @@ def test_stores_of_objects_or_from_elsewhere_are_refused(tmp_path: Path) -> None
     good = json.loads(path.read_text())
     check_record(path, good)
     shard = good["splits"]["train"][0]
-    for change in ({"dtype": "O"}, {"dtype": "<f8"}, {"splits": {"train": [{**shard, "name": "../x"}]}},
-                   {"splits": {"train": [{**shard, "tokens": 10**15}]}},
-                   {"splits": {"train": [{**shard, "documents": -1}]}}):  # fmt: skip
+    shards = ({"name": "../x"}, {"tokens": 10**15}, {"documents": -1}, {"files": {}})
+    changes = [{"splits": {"train": [{**shard, **one}]}} for one in shards]
+    for change in ({"dtype": "O"}, {"dtype": "<f8"}, *changes):
         with pytest.raises(UserError):
             check_record(path, {**good, **change})
 
@@ -96,7 +98,7 @@ except SystemExit as stop:
 """
 
 
-@pytest.mark.parametrize("name", sorted(ALONE))
+@pytest.mark.parametrize("name", ALONE)
 def test_hostile_sizes_take_no_memory(name: str, folder: Path) -> None:
     """In a process of its own, under a limit of memory and of processor time."""
     corpus.REFUSED[name](folder)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 from tianci.errors import UserError
-from tianci.text.source import CHUNK, STDIN, opened, without_mark
+from tianci.text.source import CHUNK, LONGEST_LINE, STDIN, is_damage, opened, without_mark
 
 
 class RowError(UserError):
@@ -31,19 +30,21 @@ def each_line(path: Path) -> Iterator[tuple[int, str | RowError]]:
     number = 0
     with opened(path) as (_, stream):
         # line by line, so that the answer to a line on standard input does not wait for the next
-        lines = iter(
-            stream if path == STDIN else io.BufferedReader(cast(io.RawIOBase, stream), CHUNK)
-        )
+        lines = stream if path == STDIN else io.BufferedReader(cast(io.RawIOBase, stream), CHUNK)
         while True:
             try:
-                line = next(lines, b"")
-            except (EOFError, OSError, zlib.error) as error:
+                line = lines.readline(LONGEST_LINE + 1)
+            except Exception as error:
+                if not is_damage(error):
+                    raise
                 raise UserError(
                     f"{name}: damaged after line {number} ({error}); make the file again"
                 ) from error
             if not line:
                 return
             number += 1
+            if len(line) > LONGEST_LINE:
+                raise UserError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MB")
             if number == 1:
                 line = without_mark(path, line)
             yield number, _decode(name, number, line)

@@ -38,7 +38,7 @@ def read(directory: Path) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
         **_json_or_nothing(directory / "special_tokens_map.json"),
         **_json_or_nothing(directory / "tokenizer_config.json"),
     }
-    if (directory / "tokenizer.json").is_file():
+    if (directory / "tokenizer.json").exists():
         engine = _engine_from_json(directory / "tokenizer.json")
         _obey_config(engine, config)
     elif (directory / "vocab.txt").is_file():

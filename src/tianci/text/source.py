@@ -133,10 +133,7 @@ def _chunks(path: Path, stream: BinaryIO) -> Iterator[bytes]:
         try:
             chunk = stream.read(CHUNK)
         except Exception as error:
-            # zstandard raises a class of its own, known only where it is installed
-            if not isinstance(error, EOFError | OSError | zlib.error) and (
-                type(error).__name__ != "ZstdError"
-            ):
+            if not is_damage(error):
                 raise
             raise UserError(
                 f"{path}: damaged after {size:,} bytes of text ({error}); make the file again"
@@ -147,6 +144,12 @@ def _chunks(path: Path, stream: BinaryIO) -> Iterator[bytes]:
             return
         size += len(chunk)
         yield chunk
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error of reading says that a compressed file is damaged."""
+    # zstandard raises a class of its own, known only where it is installed
+    return isinstance(error, EOFError | OSError | zlib.error) or type(error).__name__ == "ZstdError"
 
 
 def without_mark(path: Path, chunk: bytes) -> bytes:

@@ -21,6 +21,7 @@ from tianci.text.clean import NUMBER_TOKEN
 from tianci.text.offsets import LONE_SURROGATE, Surface
 
 CUTS = ("longest", "first", "second")
+LONGEST_TEXT = 1 << 25  # characters of one text, as many as a line of a file may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +245,11 @@ class Tokenizer:
         return re.sub(re.escape(NUMBER_TOKEN), lambda found: next(numbers, found.group()), text)
 
     def _run(self, texts: Sequence[str], fast: bool = False) -> list[tokenizers.Encoding]:
+        if (longest := max(map(len, texts), default=0)) > LONGEST_TEXT:
+            raise UserError(
+                f"a text of {longest:,} characters; at most {LONGEST_TEXT:,} are read at once, so "
+                "break it into lines"
+            )
         batch = self.engine.encode_batch_fast if fast else self.engine.encode_batch
         try:
             return list(batch(texts, add_special_tokens=False))

@@ -1,0 +1,78 @@
+"""The cost of tokenizers on adversarial texts from 1 KB to 4 MB, and how far it is from a line.
+
+    python benchmarks/soak_tokenizer.py [--kinds char,wordpiece,...] [--largest 4000000]
+
+`make soak` runs it. For each kind and text a line (a fixed cost and a cost per byte) is fitted to
+the processor time; the figure is the largest time over the line, for texts of 64 KB and more.
+Prints one table; exit code 1 above 1.2. Best on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["RAYON_NUM_THREADS"] = "1"
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+from tests.hostile import adversarial, examples
+
+from tianci.text.tokenizer import Tokenizer
+
+LIMIT = 1.2
+COUNTED = 64_000  # bytes from which the time of the text outweighs that of the call
+
+
+def measure(tokenizer: Tokenizer, name: str, sizes: list[int]) -> tuple[float, float]:
+    """(largest time over the fitted line, nanoseconds per byte)."""
+    times = []
+    for size in sizes:
+        text = adversarial.text(name, size)
+        repeats = 5 if size <= 300_000 else 3
+        taken = []
+        for _ in range(repeats):
+            begun = time.process_time()
+            tokenizer.ids([text])
+            taken.append(time.process_time() - begun)
+        times.append(statistics.median(taken))
+    x, y = np.array(sizes, float), np.array(times)
+    # relative errors count, so that the largest text does not decide alone
+    weight = 1 / np.maximum(y, 1e-5)
+    columns = np.stack([np.ones_like(x), x], 1) * weight[:, None]
+    (fixed, slope), *_ = np.linalg.lstsq(columns, y * weight, rcond=None)
+    line = np.maximum(fixed + slope * x, 1e-9)
+    counted = x >= COUNTED
+    return float((y / line)[counted].max()), float(slope * 1e9)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--kinds", default=",".join(examples.KINDS))
+    parser.add_argument("--largest", type=int, default=4_000_000)
+    asked = parser.parse_args()
+    sizes = [1000 * 4**n for n in range(7) if 1000 * 4**n < asked.largest] + [asked.largest]
+    print(f"{'kind':<12}{'text':<32}{'over the line':>14}{'ns per byte':>13}")
+    bad = 0
+    for kind in asked.kinds.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            examples.tokenizer(kind)(Path(folder))
+            tokenizer = Tokenizer.load(folder)
+        for name in adversarial.PIECES:
+            over, each = measure(tokenizer, name, sizes)
+            if over > LIMIT:  # once more: a machine is rarely quiet
+                over, each = min((over, each), measure(tokenizer, name, sizes))
+            bad += over > LIMIT
+            mark = "  above the limit" if over > LIMIT else ""
+            print(f"{kind:<12}{name:<32}{over:>14.2f}{each:>13.0f}{mark}", flush=True)
+    print(f"{bad} above {LIMIT}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

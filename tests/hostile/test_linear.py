@@ -1,0 +1,62 @@
+"""The cost of a tokenizer grows with the text: four times the text, about four times the time.
+
+The ratio is generous here (the square would be 16); `benchmarks/soak_tokenizer.py` fits a line to
+texts of up to 4 MB.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.hostile import adversarial, examples
+from tests.hostile.guard import in_time
+from tianci.errors import UserError
+from tianci.text import tokenizer as engine
+from tianci.text.tokenizer import Tokenizer
+
+SMALL, MOST = 16_000, 10.0
+QUICK = 0.004  # seconds below which the clock says more about the machine than about the text
+
+
+@pytest.fixture(scope="module", params=examples.KINDS)
+def tokenizer(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("kind")
+    examples.tokenizer(request.param)(folder)
+    return Tokenizer.load(folder)
+
+
+def seconds(tokenizer: Tokenizer, text: str) -> float:
+    """Processor time, the best of some: whatever disturbs makes it longer."""
+    best = float("inf")
+    for _ in range(3):
+        begun = time.process_time()
+        tokenizer.encode([text])
+        best = min(best, time.process_time() - begun)
+        if best < QUICK:
+            break
+    return best
+
+
+@pytest.mark.parametrize("name", adversarial.PIECES)
+def test_four_times_the_text_takes_about_four_times_the_time(
+    tokenizer: Tokenizer, name: str
+) -> None:
+    with in_time(30):
+        long = seconds(tokenizer, adversarial.text(name, 4 * SMALL))
+        if long > QUICK:
+            short = seconds(tokenizer, adversarial.text(name, SMALL))
+            assert long / max(short, QUICK / 4) < MOST
+
+
+def test_a_text_over_the_limit_is_refused_first(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "LONGEST_TEXT", 100)
+    assert tokenizer.ids(["a" * 100])
+    for call in (tokenizer.ids, tokenizer.encode):
+        with pytest.raises(UserError, match="at most 100"):
+            call(["a", "a" * 101])
