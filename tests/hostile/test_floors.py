@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-USED = ("serve", "export", "zh", "data", "plot")  # extras that the package itself needs
+USED = ("serve", "export", "openvino", "zh", "data", "plot")  # extras that the package itself needs
 
 
 def table() -> dict[str, str]:
