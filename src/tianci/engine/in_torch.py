@@ -78,8 +78,8 @@ class InTorch:
     slack = float("inf")  # attention pads nothing, so lengths may differ
 
     def __init__(self, model: Encoder, int8: bool = False):
-        # tokens that go through all layers together: their states stay in cache. In int8 more of the
-        # time goes into passes over them (MiniLM, 1,048 tokens: 167 ms, and 239 all at once).
+        # tokens that go through all layers together: their states stay in cache. In int8 more of
+        # the time goes into passes over them (MiniLM, 1,048 tokens: 167 ms, 239 all at once)
         self.most = 512 if int8 else 1024
         self.embedding = small_embedding(model.embedding) if int8 else model.embedding
         self.layers: list[tuple[Parts, Product, Product, Product, Product]] = []
