@@ -16,7 +16,7 @@ from tianci.data.corpus import MANIFEST
 from tianci.errors import UserError
 from tianci.files import read_json, sweep, write_json
 from tianci.find import check_told
-from tianci.manifest import checksum
+from tianci.manifest import checksum, has_manifest
 from tianci.settings import as_table, build, convert
 from tianci.train import journal
 from tianci.train.place import check_target
@@ -135,8 +135,10 @@ def check_resumable(run: Path, corpus: Path) -> None:
 
 
 def ended(run: Path) -> dict[str, Any] | None:
-    """The last entry of a run that came to its end; its weights are the last thing put there."""
+    """The last entry of a run that came to its end; its manifest is the last thing put there."""
     if not (run / "model.safetensors").exists() or not (run / "log.jsonl").exists():
         return None
+    if not has_manifest(run):
+        return None  # killed while its files were put at the top
     found = [entry for entry in journal.read(run / "log.jsonl") if entry["event"] == "end"]
     return found[-1] if found else None
