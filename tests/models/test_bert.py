@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,17 @@ def test_fresh_weights_are_berts() -> None:
         elif name.endswith("bias"):
             assert not p.any()
         elif name == "embedding.position.weight":  # waves: neighbours begin alike
-            assert p[0, 0] == 0 and abs(p[0, 1].item() - 0.02) < 1e-8
-            assert abs(p[1, 0].item() - 0.02 * 0.8414709848) < 1e-8
+            assert p[0, 16] == 0 and abs(p[0, 17].item() - 0.02) < 1e-8
+            assert abs(p[1, 16].item() - 0.02 * math.sin(10_000 ** (-16 / 128))) < 1e-8
+            # the first dimensions are fast and high: the first heads look by them
+            assert p[0, 0] == 0 and abs(p[0, 1].item() - 0.06) < 1e-7
+            assert abs(p[1, 0].item() - 0.06) < 1e-7 and abs(p[1, 1].item()) < 1e-7
             near, far = torch.dot(p[100], p[101]), torch.dot(p[100], p[140])
             assert near > 1.5 * far
+        elif name.endswith("qkv.weight"):  # 48 of 64 rows of each head's query and key, all values
+            query, key, value = p.view(3, 2, 64, 128)
+            for part in (query[:, 16:], key[:, 16:], value):
+                assert abs(part.std().item() - 0.02) < 5e-4, name
         elif p.numel() > 10_000:
             assert abs(p.std().item() - 0.02) < 5e-4, name
 

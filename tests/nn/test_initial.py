@@ -8,7 +8,8 @@ import sys
 import torch
 from torch import nn
 
-from tianci.models import bert
+from tianci.batch import Batch, Layout
+from tianci.models import bert, gpt
 from tianci.nn import initial
 
 CONFIG = bert.Config(vocabulary=11, width=8, layers=1, heads=2, hidden=16, positions=6)
@@ -38,3 +39,29 @@ def test_building_it_imports_no_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_heads_begin_by_looking_beside_them() -> None:
+    """One back, one ahead, two back, two ahead: where tokens say nothing, the place decides."""
+    model = bert.build(bert.Config(vocabulary=9, width=256, layers=3, heads=4, hidden=16))
+    with torch.no_grad():
+        model.embedding.token.weight.zero_()
+        model.embedding.segment.weight.zero_()
+    x = model.embedding(Batch(torch.zeros(60, dtype=torch.long), Layout([60])))
+    for block in model.stack.blocks[:2]:
+        attention = block.attention.part
+        query, key, _ = attention.qkv(x).unflatten(1, (3, 4, 64)).unbind(1)
+        inner = torch.arange(10, 50)
+        for head, offset in enumerate((-1, 1, -2, 2)):
+            best = (query[:, head] @ key[:, head].T).argmax(-1)
+            found = (best[inner] == inner + offset).float().mean()
+            assert found > 0.8, (head, found)  # the slower waves disturb a few places
+    third = model.stack.blocks[2].attention.part.qkv.weight
+    assert third.abs().max() < 0.2  # the layers above begin as BERT's do
+
+
+def test_decoders_begin_without_neighbours() -> None:
+    """A head that looks ahead would see nothing there."""
+    sizes = {"width": 64, "layers": 1, "heads": 2, "positions": 8}
+    model = gpt.build(gpt.Config(vocabulary=9, **sizes))
+    assert model.stack.blocks[0].attention.part.qkv.weight.abs().max() < 0.2

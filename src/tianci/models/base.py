@@ -96,6 +96,15 @@ class Fast(Protocol):
     def states(self, batch: Batch) -> States: ...
 
 
+LOOKING = 2  # layers that begin by looking at their neighbours
+
+
+def _both_sided(stack: Stack) -> list[SelfAttention]:
+    """The attentions that see both sides, from below."""
+    parts = [block.attention.part for block in stack.blocks if isinstance(block, Block)]
+    return [part for part in parts if isinstance(part, SelfAttention) and not part.pattern.causal]
+
+
 class Encoder(Model):
     """An embedding and a stack of blocks that see both sides; the family makes both."""
 
@@ -106,6 +115,8 @@ class Encoder(Model):
         self.config, self.embedding, self.stack = config, embedding, stack
         initial.normal(self, config.initial_std)
         initial.waves(embedding.position, config.initial_std)
+        if embedding.position.embedding_dim == config.width:  # not where places are widened first
+            initial.neighbours(embedding.position, _both_sided(stack)[:LOOKING])
 
     def forward(self, batch: Batch) -> States:
         if self.engine is not None and self.engine.takes(batch):

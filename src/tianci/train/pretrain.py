@@ -33,6 +33,7 @@ from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import fitting, journal, optimizer, parallel, probe, record, state
 from tianci.train.examples import Examples, Recipe
+from tianci.train.first_guess import know_frequencies
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of, measure
 from tianci.train.memory import keep_freed_memory
@@ -102,7 +103,7 @@ def _session(
     model = (
         checkpoint.read(folder)
         if folder
-        else _start(wanted, sections.get("model", {}), goal, tokenizer)
+        else _start(wanted, sections.get("model", {}), goal, corpus, tokenizer)
     )
     usual = pace(model.model.config.width, model.model.config.layers)
     _put(model, world.device, usual.dropout if settings.dropout is None else settings.dropout)
@@ -161,7 +162,7 @@ def _filled(settings: Train, usual: Pace) -> Train:
 
 
 def _start(
-    wanted: Pretrain, sizes: Mapping[str, Any], goal: Joint, tokenizer: Tokenizer
+    wanted: Pretrain, sizes: Mapping[str, Any], goal: Joint, corpus: Corpus, tokenizer: Tokenizer
 ) -> Checkpoint:
     """A fresh model, or the one to go on from, with the heads the goal needs."""
     if wanted.start_from:
@@ -175,6 +176,7 @@ def _start(
     table = {**dataclasses.asdict(config), **vocabulary_sizes(config, tokenizer), **sizes}
     config = build(type(config), table, "model")
     model = checkpoint.create(kind, config, goal.heads)
+    know_frequencies(model.heads.values(), corpus.split("train"))
     model.tokenizer = tokenizer
     return model
 
@@ -220,7 +222,11 @@ class _Session:
     wish: Mapping[str, Any]  # what the command said
 
     def go(self) -> dict[str, Any]:
-        settings = self.settings
+        # decided once and recorded: a resumed run must not find another answer
+        width, device = self.model.model.config.width, self.world.device
+        chosen = probe.precision(self.settings.precision, device, width)
+        settings = self.settings = dataclasses.replace(self.settings, precision=chosen)
+        bf16 = chosen == "bf16"
         self.lr = settings.lr or self.usual.lr
         self.batch_tokens = settings.batch_tokens or self.usual.batch_tokens
         self.warmup = self.usual.warmup if settings.warmup is None else settings.warmup
@@ -228,9 +234,6 @@ class _Session:
         modules = [self.model.model, *self.model.heads.values()]
         adam = optimizer.make(modules, settings, self.lr)
         at = state.restore(self.folder, adam) if self.folder else state.State()
-        bf16 = settings.precision == "bf16" or (
-            settings.precision == "auto" and probe.bf16_is_faster(self.world.device)
-        )
         self.examples = cache(self._examples)
         self.held = self._held_out()
         if self.world.first and not (self.run / record.RECORD).exists():
@@ -250,7 +253,7 @@ class _Session:
             unigram_entropy=self.monitor.unigram,
             bigram_entropy=self.monitor.bigram,
             parameters=self.model.parameter_count,
-            precision="bf16" if bf16 else "float32",
+            precision=settings.precision,
         )
         needed = state.bytes_needed(self.model, settings.keep)
         if short := shortage(self.run, needed, f"{settings.keep} checkpoints and a new one"):
@@ -288,7 +291,7 @@ class _Session:
             number = (received or [signal.SIGTERM])[0]
             how = f"tianci pretrain --resume {self.run}"
             raise Stopped(number, f"stopped at step {at.step}, saved; go on with: {how}")
-        return self._finish(at, bf16)
+        return self._finish(at)
 
     # ---------------------------------------------------------------- pieces
 
@@ -479,7 +482,7 @@ class _Session:
             "settings": record.tables(self.sections),
         }
 
-    def _finish(self, at: state.State, bf16: bool) -> dict[str, Any]:
+    def _finish(self, at: state.State) -> dict[str, Any]:
         """The verdict, the report, and the model at the top of the run's directory."""
         if not self.world.first:
             return {}
@@ -499,7 +502,7 @@ class _Session:
             "seconds": at.seconds,
             "tokens_per_second": speed,
             "share_of_peak": speed * flops / (probe.peak_flops() * self.world.size),
-            "precision": "bf16" if bf16 else "float32",
+            "precision": self.settings.precision,
             "held": result,
             "unigram_entropy": info["unigram_entropy"],
             "bigram_entropy": info["bigram_entropy"],

@@ -87,7 +87,7 @@ def _run(
     findings = _checked(made, rows, base, limit, settings, quiet)
     # labels that only dev or test have can never be predicted, but count as errors
     made = made.learn([row for found in rows.values() for row in found])
-    work = _work(made, settings, rows, limit, tokenizer, quiet)
+    work = _work(made, settings, rows, limit, base.model.config.width, tokenizer, quiet)
     if work.world.first and not (out / "run.json").exists():
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "run.json", {"tianci": __version__, **asked, "asked": asked})
@@ -217,14 +217,13 @@ def _work(
     settings: Finetune,
     rows: dict[str, list[Row]],
     limit: int,
+    width: int,
     tokenizer: Tokenizer | None,
     quiet: bool,
 ) -> Work:
     keep_freed_memory()
     world = parallel.join()
-    bf16 = settings.precision == "bf16" or (
-        settings.precision == "auto" and probe.bf16_is_faster(world.device)
-    )
+    bf16 = probe.precision(settings.precision, world.device, width) == "bf16"
     return Work(settings, task, rows["train"], rows["dev"], limit, quiet, bf16, world, tokenizer)
 
 
