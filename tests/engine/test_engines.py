@@ -128,6 +128,10 @@ def test_what_an_engine_cannot_run_stays_with_the_modules() -> None:
         lengths = batch.layout.lengths
         assert not taken(replace(batch, layout=Layout(lengths, prefix=[1] * len(lengths))))
         assert not taken(Batch.of([]))
+        hook = model.embedding.register_forward_hook(lambda *_: None)  # as attribution does
+        assert not taken(batch)
+        hook.remove()
+        assert taken(batch)
     assert not taken(batch)  # gradients are wanted
     model(batch).last.sum().backward()
     assert model.embedding.token.weight.grad is not None

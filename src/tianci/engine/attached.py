@@ -52,7 +52,8 @@ class Engine:
         return sum(p._version for p in self.model.parameters())
 
     def takes(self, batch: Batch) -> bool:
-        """Whether this is plain inference: no gradients, no layout that records or watches."""
+        """Whether this is plain inference: no gradients, nobody who looks in or changes something
+        on the way (a layout that records or watches, a hook)."""
         layout = batch.layout
         return (
             type(layout) is Layout
@@ -61,6 +62,7 @@ class Engine:
             and batch.tokens.device.type == "cpu"
             and not torch.is_grad_enabled()
             and not self.model.training
+            and not any(part._forward_hooks for part in self.model.depth())
             and self._state() == self.made_at
         )
 
