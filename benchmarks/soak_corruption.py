@@ -22,29 +22,17 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 import torch
 from tests.mutations import KINDS, damaged
-from tests.train.conftest import write_text
+from tests.train.conftest import make_store
 
 import tianci
 from tianci import checkpoint
-from tianci.data.prepare import PrepareSettings, prepare
 from tianci.errors import Failed
 from tianci.models import bert
-from tianci.text.learn import Vocabulary, learn
 from tianci.train import journal, pretrain, state
 from tianci.train.loop import Learner, Loop
 from tianci.verify import verify
 
 SIZES = {"width": 32, "layers": 1, "heads": 2, "hidden": 64, "positions": 64}
-
-
-def make_store(folder: Path) -> Path:
-    text = write_text(folder / "text.txt", 600)
-    tokenizer, _ = learn([text], Vocabulary(kind="char", size=45, hold_back=0.0))
-    (folder / "vocab").mkdir()
-    tokenizer.save(folder / "vocab")
-    settings = PrepareSettings(layout="lines", borders="blank", held=0.05)
-    prepare([text], folder / "vocab", folder / "store", settings)
-    return folder / "store"
 
 
 def make_run(folder: Path) -> Path:

@@ -31,9 +31,8 @@ def write_text(path: Path, documents: int, seed: int = 0) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
+def make_store(folder: Path) -> Path:
+    """A token store of 600 such documents."""
     text = write_text(folder / "text.txt", 600)
     tokenizer, _ = learn([text], Vocabulary(kind="char", size=45, hold_back=0.0))
     (folder / "vocab").mkdir()
@@ -41,3 +40,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = PrepareSettings(layout="lines", borders="blank", held=0.05)
     prepare([text], folder / "vocab", folder / "store", settings)
     return folder / "store"
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("corpus"))
