@@ -19,6 +19,7 @@ from tianci.doctor.self_test import Outcome
 from tianci.doctor.show import report
 from tianci.doctor.torch_facts import Torch
 from tianci.doctor.versions import Library, libraries, numbers
+from tianci.engine.choice import CASES, Row, Sizes
 
 GB, MB = 1 << 30, 1 << 20
 MACHINE = Machine(
@@ -219,3 +220,26 @@ def test_a_training_that_does_not_repeat_fails(monkeypatch: pytest.MonkeyPatch) 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     outcome = next(self_test.run_all(tmp_path / "missing"))
     assert not outcome.passed and "cannot be written (No such file" in outcome.said
+
+
+def test_the_table_of_engines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def measure(sizes: Sizes, int8: bool) -> list[Row]:
+        asked.append((sizes, int8))
+        times = dict.fromkeys(CASES, 2.0)
+        return [Row("torch", int8, times, 1.0, "exact"), Row("onnx", int8, times, 1.6, "exact"),
+                Row("openvino", int8, {}, 0.0, "not installed")]  # fmt: skip
+
+    monkeypatch.setattr("tianci.doctor.engines.measure", measure)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["doctor", "--engines", "--preset", "mini", "-q"])
+    lines = capsys.readouterr().out.splitlines()
+    assert not stop.value.code
+    assert asked == [(Sizes(256, 4, 1024), False), (Sizes(256, 4, 1024), True)]
+    assert [line.split()[:2] for line in lines if line.startswith("*")][:2] == [
+        ["*", "onnx"], ["*", "onnx"],
+    ]  # fmt: skip
+    assert sum("not installed" in line for line in lines) == 2
