@@ -23,7 +23,11 @@ from tianci.cli import COMMANDS
 
 Calls = list[list[str]]
 TINY = "--set model.width=16 --set model.layers=1 --set model.heads=2 --set model.hidden=32"
-TRAIN = "--steps 4 --save-every 2 --length 32 --set train.batch_tokens=256 --set model.positions=32"
+# a line of the log for each step: else it is one for each second
+TRAIN = (
+    "--steps 4 --save-every 2 --log-every 1 --length 32 --set train.batch_tokens=256 "
+    "--set model.positions=32"
+)
 
 
 def words(text: str) -> list[str]:
@@ -38,7 +42,7 @@ def pretrain(out: str, family: str = "bert") -> list[str]:
 
 FINETUNE = words(
     "finetune classify --model ../in/bert --train ../in/train.jsonl --dev ../in/dev.jsonl "
-    "--test ../in/test.jsonl --epochs 1 --seeds 2 --out run"
+    "--test ../in/test.jsonl --epochs 1 --seeds 2 --log-every 1 --out run"
 )
 # name -> calls, made in a new directory beside `in`, which holds what earlier commands wrote
 ENTRIES: dict[str, Calls] = {
@@ -191,9 +195,11 @@ held = 0.1
 [train]
 length = 32
 batch_tokens = 256
+log_every = 1
 [finetune]
 epochs = 1
 lr = "3e-3"
+log_every = 1
 [[model]]
 name = "BERT"
 preset = "bert-tiny"
