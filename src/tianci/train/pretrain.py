@@ -400,7 +400,9 @@ class _Session:
             self.loop.optimizer.state.clear()
             torch.manual_seed(self.seed)
             sizes = self.sections.get("model", {})
-            state.copy_weights(_start(self.wanted, sizes, self.goal, self.tokenizer), self.model)
+            state.copy_weights(
+                _start(self.wanted, sizes, self.goal, self.corpus, self.tokenizer), self.model
+            )
         self.window = []
         if self.journal:
             self.journal.back_to(at.step)
