@@ -1,12 +1,16 @@
 """The server beside sentence-transformers behind the same uvicorn, with the same model.
 
-    python benchmarks/serve.py [--rounds 3] [--seconds 8] [--clients 32]
+    python benchmarks/serve.py [--rounds 3] [--seconds 8] [--clients 32] [--also "--workers 2 ..."]
 
 Throughput: clients that ask again as soon as they are answered, one text each (sst2, mrpc and wiki:
 a mixture as people send it); counted is the number of clients, up to --clients, with the most
 answers per second while 99 of 100 come within 200 ms. Contestants take turns, so that a busy
-machine is busy for all. Added latency: one client, the time from its request to its answer, minus
-the time that the same texts take in a bare forward pass in a process of its own.
+machine is busy for all. `--also` adds our server with other options as a further contestant.
+
+Added latency: one client on one connection, one text at a time; from its request to the whole
+answer, minus what the same text takes (tokens, forward pass, pooling) in a process that does
+nothing else, with as many threads, which wait for each other as torch has it (awake; our server's
+wait awake for 0.1 ms only). Blocks of the same texts take turns; told is the median difference.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ import itertools
 import json
 import os
 import random
+import re
+import shlex
+import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +38,7 @@ from http_load import Load, closed_loop, percentile, ready, request
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / "shared" / "data"
+BLOCK = 25  # texts that one side reads before the other one does
 WITHIN = 0.2  # seconds in which 99 of 100 answers must come
 OURS, POOL, INLINE = "tianci serve", "sentence-transformers, threads", "sentence-transformers"
 
@@ -91,31 +99,30 @@ def peer(port: int, inline: bool) -> None:
     uvicorn.run(app, port=port, log_level="critical", access_log=False)
 
 
-def bare(seconds: float) -> None:
-    """Milliseconds of the middle one of many forward passes over single texts."""
+def bare() -> None:
+    """For each line "from to" on standard input: the seconds of passes over these texts, singly."""
     import torch
 
-    from tianci.batch import Batch
     from tianci.serve.predictor import load
+    from tianci.serve.work import Embed
 
-    model, times = load(model_folder()), list[float]()
-    ids = model.tokenizer.ids(texts(), limit=256)
-    end = time.perf_counter() + seconds
-    with torch.inference_mode():
-        for one in itertools.cycle(ids):
+    model, some = load(model_folder()), texts()
+    work = Embed(model, normalize=True)
+    for line in sys.stdin:
+        first, end = map(int, line.split())
+        times = []
+        for text in some[first:end]:
             began = time.perf_counter()
-            model.model(Batch.of([one])).pooled("mean").numpy()
+            work.run(model.tokenizer.ids([text], limit=256), lambda: None)
             times.append(time.perf_counter() - began)
-            if time.perf_counter() > end:
-                break
-    print(json.dumps(1000 * statistics.median(times)))
+        print(json.dumps({"times": times, "threads": torch.get_num_threads()}), flush=True)
 
 
 def start(name: str, port: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, __file__, "--peer", str(port)]
-    if name == OURS:
+    if name.startswith(OURS):
         command = [sys.executable, "-m", "tianci", "serve", model_folder(), "--quiet", "--port",
-                   str(port)]  # fmt: skip
+                   str(port), *shlex.split(name.removeprefix(OURS))]  # fmt: skip
     elif name == INLINE:
         command.append("--inline")
     return subprocess.Popen(command, env={**os.environ, "HF_HUB_OFFLINE": "1"})
@@ -139,24 +146,25 @@ def main() -> None:
     options.add_argument("--clients", type=int, default=32)
     options.add_argument("--peer", type=int, help=argparse.SUPPRESS)
     options.add_argument("--inline", action="store_true", help=argparse.SUPPRESS)
-    options.add_argument("--bare", type=float, help=argparse.SUPPRESS)
+    options.add_argument("--also", action="append", default=[], metavar="OPTIONS")
+    options.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     chosen = read_options(options, rounds=1, seconds=2.0, clients=8)
     if chosen.peer:
         peer(chosen.peer, chosen.inline)
         return
     if chosen.bare:
-        bare(chosen.bare)
+        bare()
         return
-    names = (OURS, POOL, INLINE)
+    names = (OURS, *(f"{OURS} {more}" for more in chosen.also), POOL, INLINE)
     ports = {name: 8470 + n for n, name in enumerate(names)}
     running = {name: start(name, ports[name]) for name in names}
     try:
         for name in names:
-            path = "/ready" if name == OURS else "/health"
+            path = "/ready" if name.startswith(OURS) else "/health"
             asyncio.run(ready(ports[name], path=path))
             press(ports[name], 4, 2)  # warm
         battle(names, ports, chosen.rounds, chosen.seconds, chosen.clients)
-        latency(ports, chosen.rounds, chosen.seconds)
+        latency(ports[OURS], chosen.rounds, chosen.seconds)
     finally:
         for process in running.values():
             process.terminate()
@@ -167,7 +175,7 @@ def main() -> None:
 def battle(
     names: tuple[str, ...], ports: dict[str, int], rounds: int, seconds: float, most: int
 ) -> None:
-    steps = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n < most] + [most]
+    steps = [n for n in (1, 2, 4, 8, 12, 16, 24, 32, 64, 128) if n < most] + [most]
     found: dict[tuple[str, int], list[Load]] = {}
     for turn in range(rounds):
         for clients in steps:
@@ -198,21 +206,52 @@ def battle(
         )
 
 
-def latency(ports: dict[str, int], rounds: int, seconds: float) -> None:
-    """One client, beside bare forward passes."""
-    served, alone = [], []
-    for _ in range(rounds):
-        served.append(1000 * percentile(press(ports[OURS], 1, seconds / 2).seconds(), 0.5))
-        done = subprocess.run(
-            [sys.executable, __file__, "--bare", str(seconds / 2)],
-            stdout=subprocess.PIPE, check=True,
-        )  # fmt: skip
-        alone.append(float(done.stdout))
-    ours, forward = statistics.median(served), statistics.median(alone)
+def latency(port: int, rounds: int, seconds: float) -> None:
+    """One client, beside bare forward passes over the same texts."""
+    served, alone, some = list[float](), list[float](), texts()
+    asked = [request("/embed", {"inputs": text}) for text in some]
+    environment = {**os.environ, "GOMP_SPINCOUNT": "300000"}
+    pass_by_pass = subprocess.Popen(
+        [sys.executable, __file__, "--bare"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, env=environment,
+    )  # fmt: skip
+    assert pass_by_pass.stdin and pass_by_pass.stdout
+    threads, end, block = 0, time.perf_counter() + rounds * seconds, 0
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while time.perf_counter() < end or block < 2:
+            first = BLOCK * block % (len(some) - BLOCK)
+            pass_by_pass.stdin.write(f"{first} {first + BLOCK}\n")
+            pass_by_pass.stdin.flush()
+            told = json.loads(pass_by_pass.stdout.readline())
+            threads = told["threads"]
+            times = [seconds_of(connection, one) for one in asked[first : first + BLOCK]]
+            if block:  # the first one warms both
+                served += times
+                alone += told["times"]
+            block += 1
+    pass_by_pass.stdin.close()
+    pass_by_pass.wait()
+    added = statistics.median(a - b for a, b in zip(served, alone, strict=True))
     print(
-        f"\nOne client: {ours:.2f} ms per answer, a bare forward pass {forward:.2f} ms, "
-        f"added {ours - forward:.2f} ms (medians of {rounds} rounds)"
+        f"\nOne client: {1e3 * statistics.median(served):.2f} ms per answer, tokens and forward "
+        f"pass alone {1e3 * statistics.median(alone):.2f} ms ({threads} threads); added "
+        f"{1e3 * added:.2f} ms (median difference of {len(served)} texts)"
     )
+
+
+def seconds_of(connection: socket.socket, message: bytes) -> float:
+    """How long one answer took on a connection that stays open."""
+    began = time.perf_counter()
+    connection.sendall(message)
+    whole = head = body = b""
+    while not body:
+        whole += connection.recv(1 << 16)
+        head, _, body = whole.partition(b"\r\n\r\n")
+    size = int(re.findall(rb"content-length: (\d+)", head.lower())[0])
+    while len(body) < size:
+        body += connection.recv(1 << 16)
+    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

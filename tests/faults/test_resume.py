@@ -89,25 +89,3 @@ def test_the_same_bits_with_two_processes(
 
 def test_all_kinds_are_here() -> None:
     assert set(OBJECTIVES) <= set(KINDS) and len(KINDS) == 11
-
-
-@pytest.mark.parametrize("kind", ["causal", "tag"])
-def test_other_wishes_and_finished_runs_are_refused(
-    runs: Runs, children: Children, tmp_path: Path, kind: str
-) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    finish(runs, children, kind, whole, 1)
-    code, _ = children.run(*runs.command(kind, out), die_at=150, below=out)
-    assert code == -signal.SIGKILL
-    code, child = children.run(*runs.command(kind, out, "--lr", "2e-3"))
-    assert code == 2 and f"already holds a run; go on with --resume {out}" in child.said
-    assert "lr was " in child.said and "not " in child.said
-    # the last line of a log may be cut anywhere, also inside a character
-    log = next(out.rglob("log.jsonl"))
-    with log.open("ab") as file:
-        file.write('{"event": "step", "step": 3, "note": "半'.encode()[:-1])
-    code, child = children.run(*runs.command(kind, out))
-    assert code == 0, child.said
-    assert_same(out, whole)
-    code, child = children.run(*runs.command(kind, out))
-    assert code == 2 and "is finished" in child.said

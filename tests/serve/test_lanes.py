@@ -6,12 +6,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tianci.serve.batcher import Batcher
+from tianci.serve.batcher import SIDE, Batcher
 from tianci.serve.lanes import usual_lanes
+from tianci.serve.work import Embed, Write
+from tianci.serve.writing import Writing
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,39 @@ def test_one_input_has_all_threads_and_several_share_them() -> None:
             ("inference-0", 2),
             ("inference-1", 2),
         }
+        batcher.stop()
+
+    asyncio.run(scene())
+
+
+def test_one_that_had_to_wait_leaves_room_for_others() -> None:
+    async def scene() -> None:
+        batcher, used = started()
+        first, second, third = Meeting(), Meeting(), Meeting()
+        third.hold.set()
+        jobs = [batcher.submit(first, [1], [10])]
+        await begun(first)
+        jobs.append(batcher.submit(second, [2], [10]))
+        first.hold.set()
+        await begun(second)
+        jobs.append(batcher.submit(third, [3], [10]))
+        assert await jobs[2].future == [6]  # while the second one still runs
+        second.hold.set()
+        assert [await job.future for job in jobs[:2]] == [[2], [4]]
+        assert used == [("inference-0", 4), ("inference-0", 2), ("inference-1", 2)]
+        batcher.stop()
+
+    asyncio.run(scene())
+
+
+def test_batches_beside_others_stay_small() -> None:
+    async def scene() -> None:
+        batcher = Batcher(10_000, 100_000, lanes=2, threads=2)
+        kind = Meeting()
+        kind.hold.set()
+        job = batcher.submit(kind, list(range(20, 40)), [SIDE // 4] * 20)
+        assert await job.future == [2 * n for n in range(20, 40)]
+        assert [len(items) for items, _ in kind.told] == [4] * 5
         batcher.stop()
 
     asyncio.run(scene())
@@ -173,7 +209,7 @@ def test_the_first_lane_loads_before_it_answers() -> None:
         assert not kind.told
         go.set()
         assert await job.future == [2] and loading.done() and where == ["inference-0"]
-        assert used == [("inference-0", 4)]
+        assert used == [("inference-0", 4), ("inference-0", 2)]  # it had to wait, so it shares
 
         def fail() -> None:
             raise OSError("no such model")
@@ -184,6 +220,13 @@ def test_the_first_lane_loads_before_it_answers() -> None:
         batcher.stop()
 
     asyncio.run(scene())
+
+
+def test_who_may_run_side_by_side() -> None:
+    model: Any = SimpleNamespace(engine="torch")
+    other: Any = SimpleNamespace(engine="openvino")
+    assert Embed(model).shares and not Embed(other).shares  # it has all threads anyway
+    assert not Write(model, Writing()).shares  # lets others in between its steps
 
 
 def test_how_many_lanes() -> None:

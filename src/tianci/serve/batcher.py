@@ -1,8 +1,9 @@
 """Requests that wait together run together: lanes (threads) pack waiting inputs by kind of work.
 
 Nothing waits on purpose: while batches run, the next ones gather. One input that comes while
-nothing runs has the machine for itself; several are shared out to the lanes. An input that raises
-is found by halving its batch, so it fails alone. Work whose client has gone is not begun.
+nothing runs has the machine for itself; several are shared out to the lanes, and so is one that had
+to wait: where one waited, more will come. An input that raises is found by halving its batch, so it
+fails alone. Work whose client has gone is not begun.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from typing import Any, NamedTuple, Protocol
 
 from tianci.serve.lanes import Lane
 from tianci.serve.refusal import Refusal
+
+# tokens of a batch beside others: larger ones are hardly faster on a processor, and each answer
+# waits for its whole batch
+SIDE = 512
 
 
 class Kind(Hashable, Protocol):
@@ -154,7 +159,7 @@ class Batcher:
                 queue.append(Entry(job, place, item, cost, self._ticket, cost * pace))
             if items:
                 self._count(islice(queue, len(queue) - len(items), None), 1)
-            self._assign()
+            self._assign(fresh=True)
         if not items:
             job.wake()
         return job
@@ -185,8 +190,8 @@ class Batcher:
 
     # ------------------------------------------------------------ who does what; under the lock
 
-    def _assign(self) -> None:
-        """Gives waiting batches to free lanes."""
+    def _assign(self, fresh: bool = False) -> None:
+        """Gives waiting batches to free lanes; fresh: one has just come, and none had to wait."""
         while self._queues and not self._alone and not self._stopped:
             free = [lane for lane in self._lanes if not lane.busy]
             if not free:
@@ -196,11 +201,11 @@ class Batcher:
             alone = len(self._lanes) == 1 or not kind.shares
             if alone and not idle:
                 return  # it waits for all of them, and what is younger waits behind it
-            self._alone = alone or (idle and self.inputs == 1)
+            self._alone = alone or (idle and fresh and self.inputs == 1)
             budget = self.batch_tokens
             if not self._alone:
                 tokens = sum(entry.cost for entry in self._queues[kind])
-                budget = min(budget, -(-tokens // len(free)))
+                budget = min(budget, SIDE, -(-tokens // len(free)))
             self._give(free[0], kind, self._take(kind, budget))
 
     def _give(self, lane: Lane, kind: Kind, entries: list[Entry]) -> None:

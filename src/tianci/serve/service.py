@@ -15,6 +15,7 @@ from tianci.serve.metrics import Metrics
 from tianci.serve.models import Models
 from tianci.serve.plan import LOCAL
 from tianci.serve.runs import Runs
+from tianci.serve.work import warm
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Service:
             models = self.load()
             for one in models.served:
                 one.abilities  # noqa: B018  (tries the model out: now, not at the first request)
+                warm(one.predictor)
             self.models = models
         except Exception as error:
             self.failed = error

@@ -6,6 +6,7 @@ wait (tokenized, cut, counted), so that the inference thread does little besides
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,8 +43,9 @@ class Work:
 
     @property
     def shares(self) -> bool:
-        # patient work changes its model for a moment (hooks, the order of weights in memory)
-        return not self.patient
+        # patient work changes its model for a moment (hooks, the order of weights in memory), and
+        # the other engines have threads of their own, all of them
+        return not self.patient and self.model.engine in ("torch", "modules")
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,12 @@ def trained_head(model: Predictor) -> PlannedHead | None:
     """The head that was trained to give vectors: one without outputs."""
     own = model.heads.get(OWN)
     return own if isinstance(own, PlannedHead) and not own.plan.outputs else None
+
+
+def warm(model: Predictor) -> None:
+    """Runs one small batch, so that the first request does not wait for what is made then."""
+    with contextlib.suppress(Exception):  # whatever it is, a request will be told
+        Embed(model).run([[0]], lambda: None)
 
 
 def can_watch(model: Predictor) -> bool:
