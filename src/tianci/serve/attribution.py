@@ -105,8 +105,9 @@ class Attribute(Work):
 
     def _judged(self, ends: Tensor, wanted: Wanted) -> tuple[int, list[float]]:
         """The output that is asked about, and the quantity at both ends."""
+        with torch.enable_grad():  # an engine would not see the hook; it leaves gradients alone
+            said = self._said(ends, wanted).detach()
         with torch.no_grad():
-            said = self._said(ends, wanted)
             output = int(said[0].argmax()) if wanted.output is None else wanted.output
             return output, self._quantity(said, output).double().tolist()
 
