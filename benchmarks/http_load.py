@@ -151,7 +151,7 @@ async def open_loop(
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         # until the next one is due: looking more often would take time from what is measured
-        await asyncio.sleep(max(0.002, (number + 1) / rate - (time.perf_counter() - load.began)))
+        await asyncio.sleep(max(0.002, number / rate - (time.perf_counter() - load.began)))
     if tasks:
         await asyncio.wait(tasks, timeout=120)
     for connection in idle:
