@@ -18,8 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# what other scripts use; soak*.py has its own command; quality.py wants a model and sets
-NO_TABLE = ("all", "arena", "http_load", "quality")
+NO_TABLE = ("all", "quality")  # quality.py wants a model and sets; soak*.py has its own command
 LIBRARIES = ("tianci", "torch", "tokenizers", "numpy", "transformers", "sentence-transformers",
              "onnxruntime", "openvino", "ctranslate2")  # fmt: skip
 
@@ -27,7 +26,9 @@ LIBRARIES = ("tianci", "torch", "tokenizers", "numpy", "transformers", "sentence
 def names() -> list[str]:
     """The scripts that print a table."""
     found = sorted(path.stem for path in HERE.glob("*.py"))
-    return [name for name in found if name not in NO_TABLE and not name.startswith("soak")]
+    found = [name for name in found if name not in NO_TABLE and not name.startswith("soak")]
+    # arena.py and what contestants are made of is used by others
+    return [name for name in found if "def main(" in (HERE / f"{name}.py").read_text()]
 
 
 def versions() -> str:

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from arena import read_options
 from numpy.typing import NDArray
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
@@ -57,7 +58,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=8, help="of text of each language")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1, help="of each turn")
-    options = parser.parse_args()
+    options = read_options(parser, rounds=1, megabytes=1.0, seconds=0.3)
     torch.set_num_threads(1)
     print("| text | contestant | tokens/s (lowest to highest) | tianci is, median of rounds |")
     print("|---|---|---|---|")

@@ -22,6 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from arena import read_options
 from prepare import DATA, VOCABULARIES, children, resident
 
 from tianci.text.learn import learn
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--largest", type=int, default=100, help="leave out larger sizes (MB)")
     parser.add_argument("--read", metavar="STORE", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = read_options(parser, largest=10)
     if options.read:
         read_batches(options.read)
         return
