@@ -81,7 +81,10 @@ def neighbours(table: nn.Embedding, attentions: Sequence[SelfAttention]) -> None
     if table.weight.is_meta or not attentions:
         return
     size = attentions[0].size
-    pairs = min(FAST, size // 2, table.embedding_dim // 4)
+    # at most an eighth of the width, or little is left to tell tokens apart
+    pairs = min(FAST, size // 2, table.embedding_dim // 16)
+    if not pairs:
+        return
     step = torch.arange(pairs) / max(1, pairs - 1)
     speed = FASTEST * (SLOWEST / FASTEST) ** step  # (pairs,) radians per position
     height = HEIGHT * float(table.weight.abs().max())
