@@ -163,8 +163,28 @@ def _store(folder: Path) -> int:
     return reading(read)
 
 
+def _record(folder: Path) -> int:
+    """corpus.json behind its seal: whoever makes a hostile store seals it too."""
+    from tianci.data.store_record import check_record
+    from tianci.files import read_json
+
+    def read(path: Path) -> None:
+        check_record(path, read_json(path))
+
+    return reading(read, folder / "store" / "corpus.json")
+
+
 def _audit(folder: Path) -> int:
-    return command("audit", folder / "store", "--examples", 8, "--length", 16, "--json")
+    return command(
+        Target("record of a store", examples.store, [("store/*.json", json_file)], _record, 2),
+        "audit",
+        folder / "store",
+        "--examples",
+        8,
+        "--length",
+        16,
+        "--json",
+    )
 
 
 def _pages(folder: Path) -> int:
@@ -192,7 +212,7 @@ def _history(folder: Path) -> int:
 
 
 def _resume(folder: Path) -> int:
-    from tianci.train.pretrain import _recorded as pretraining
+    from tianci.train.record import recorded as pretraining
     from tianci.tune.run import _recorded as tuning
 
     (folder / "runs" / "two" / "scores.json").unlink(missing_ok=True)
