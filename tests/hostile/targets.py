@@ -175,16 +175,7 @@ def _record(folder: Path) -> int:
 
 
 def _audit(folder: Path) -> int:
-    return command(
-        Target("record of a store", examples.store, [("store/*.json", json_file)], _record, 2),
-        "audit",
-        folder / "store",
-        "--examples",
-        8,
-        "--length",
-        16,
-        "--json",
-    )
+    return command("audit", folder / "store", "--tokens", 200, "--length", 16, "--json")
 
 
 def _pages(folder: Path) -> int:
@@ -349,6 +340,7 @@ def targets() -> list[Target]:
             _store,
             3,
         ),
+        Target("record of a store", examples.store, [("store/*.json", json_file)], _record, 2),
         Target(
             "audit",
             examples.store,
