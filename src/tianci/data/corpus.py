@@ -47,18 +47,26 @@ def token_type(vocabulary: int) -> np.dtype[Any]:
 class Shard:
     """One piece of a split, mapped into memory when it is first touched."""
 
-    def __init__(self, directory: Path, info: dict[str, Any], dtype: np.dtype[Any]):
+    def __init__(
+        self, directory: Path, info: dict[str, Any], dtype: np.dtype[Any], vocabulary: int = 0
+    ):
         self.directory = directory
         self.info = info
         self.document_count = int(info["documents"])
         self.sentence_count = int(info["sentences"])
         self.token_count = int(info["tokens"])
-        self._dtype = dtype
+        self._dtype, self._vocabulary = dtype, vocabulary
 
     @cached_property
     def tokens(self) -> Tokens:
         """All token ids, in order."""
-        return self._map("tokens.bin", self._dtype, self.token_count)
+        tokens: Tokens = self._map("tokens.bin", self._dtype, self.token_count)
+        if self._vocabulary and tokens.size and int(tokens.max()) >= self._vocabulary:
+            raise UserError(
+                f"{self.directory / 'tokens.bin'} is damaged: it holds {int(tokens.max())}, but "
+                f"the vocabulary has {self._vocabulary:,} entries; prepare the text again"
+            )
+        return tokens
 
     @cached_property
     def sentences(self) -> Borders:
@@ -192,7 +200,7 @@ class Corpus:
         directory = self.directory / info["name"]
         if fault := damage(directory, info):
             raise UserError(f"{fault}; prepare the text again")
-        return Shard(directory, info, dtype)
+        return Shard(directory, info, dtype, self.info["vocabulary"])
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
