@@ -129,7 +129,7 @@ def put(model: Checkpoint, folder: Path, about: dict[str, Any], told: dict[str, 
     except (SafetensorError, OSError) as error:
         raise UserError(f"{folder / FILE} is not a whole safetensors file: {error}") from error
     model.heads = {}
-    for kind in about["heads"]:
+    for kind in about.get("heads") or []:
         inside = f"heads.{kind}."
         state = {n.removeprefix(inside): t for n, t in tensors.items() if n.startswith(inside)}
         head = _empty(model, kind, about, state)

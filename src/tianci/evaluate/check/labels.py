@@ -109,6 +109,8 @@ def _number(text: str) -> float | None:
 def _far_off(splits: Splits, field: Field) -> Iterator[Finding]:
     """Numbers far outside of the middle half of all: a lost decimal point, another scale."""
     values = sorted(row.values[field.name] for rows in splits.values() for row in rows)
+    if not values:
+        return
     low, high = values[len(values) // 4], values[(3 * len(values)) // 4]
     reach = FAR * (high - low)
     if not reach:
