@@ -15,8 +15,9 @@ from tianci import checkpoint
 from tianci.data.corpus import Corpus
 from tianci.data.prepare import PrepareSettings, prepare
 from tianci.text.learn import Vocabulary, learn
-from tianci.train.pretrain import pretrain, verdict
+from tianci.train.pretrain import pretrain
 from tianci.train.settings import Pretrain, Train
+from tianci.train.verdict import verdict
 
 SIZES: dict[str, dict[str, Any]] = {
     "gpt": {"width": 64, "layers": 2, "heads": 2, "positions": 64},

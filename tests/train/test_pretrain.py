@@ -18,8 +18,9 @@ from tianci import manifest
 from tianci.errors import UserError
 from tianci.serve.predictor import load
 from tianci.train import state
-from tianci.train.pretrain import pretrain, verdict
+from tianci.train.pretrain import pretrain
 from tianci.train.settings import Pretrain, Train
+from tianci.train.verdict import verdict
 
 GAP = "我今[MASK]去公园读书，公园的书很好。"
 SIZES = {"width": 64, "layers": 2, "heads": 2, "hidden": 128, "positions": 64}

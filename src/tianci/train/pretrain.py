@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -23,17 +22,13 @@ from tianci.checkpoint import Checkpoint
 from tianci.data.corpus import Corpus
 from tianci.data.store import SplitStore
 from tianci.errors import Failed, Stopped, UserError
-from tianci.files import read_json
 from tianci.goals.base import Joint
 from tianci.goals.language import LANGUAGE, language_of
 from tianci.goals.objectives import objective_names, parse
-from tianci.models import family, preset
 from tianci.room import shortage
-from tianci.settings import build
 from tianci.text.tokenizer import Tokenizer
-from tianci.train import fitting, journal, optimizer, parallel, probe, record, state
+from tianci.train import first_model, fitting, journal, optimizer, parallel, probe, record, state
 from tianci.train.examples import Examples, Recipe
-from tianci.train.first_guess import know_frequencies
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of, measure
 from tianci.train.memory import keep_freed_memory
@@ -43,7 +38,7 @@ from tianci.train.presets import Pace, pace
 from tianci.train.settings import Pretrain, Train
 from tianci.train.signals import catch
 from tianci.train.trouble import NotANumber, write_batch
-from tianci.train.vocabulary import fit_vocabulary, vocabulary_sizes
+from tianci.train.verdict import verdict
 
 HELD_TOKENS = 40_000  # of held-out text per evaluation: 6,000 guesses, a second or two
 SLOW_CHECK = 2 << 30  # bytes of tokens whose check takes long enough to be mentioned
@@ -93,7 +88,7 @@ def _session(
         record.check_resumable(run, Path(wanted.corpus))
     _read_once(corpus, world, quiet)
     tokenizer = corpus.tokenizer()
-    module = _family_of(wanted)
+    module = first_model.family_of(wanted)
     wanted = dataclasses.replace(wanted, objective=wanted.objective or module.OBJECTIVE)
     sections = {**sections, "pretrain": wanted}
     told = {name: sections.get(name, {}) for name in objective_names()}
@@ -103,10 +98,12 @@ def _session(
     model = (
         checkpoint.read(folder)
         if folder
-        else _start(wanted, sections.get("model", {}), goal, corpus, tokenizer)
+        else first_model.start(wanted, sections.get("model", {}), goal, corpus, tokenizer)
     )
     usual = pace(model.model.config.width, model.model.config.layers)
-    _put(model, world.device, usual.dropout if settings.dropout is None else settings.dropout)
+    first_model.put(
+        model, world.device, usual.dropout if settings.dropout is None else settings.dropout
+    )
     if settings.length > model.model.config.positions:
         raise UserError(
             f"train.length is {settings.length}, but the model reads {model.model.config.positions}"
@@ -140,18 +137,6 @@ def _read_once(corpus: Corpus, world: parallel.World, quiet: bool) -> None:
     corpus.check()
 
 
-def _family_of(wanted: Pretrain) -> ModuleType:
-    """The module of the model's family."""
-    if wanted.start_from:
-        place = Path(wanted.start_from) / "config.json"
-        if not place.exists():
-            return family(checkpoint.read(wanted.start_from).family)  # an adapter; or says it all
-        kind, _, _ = checkpoint.config_from_public(place, read_json(place))
-    else:
-        kind, _ = preset(wanted.preset)
-    return family(kind)
-
-
 def _filled(settings: Train, usual: Pace) -> Train:
     """What the user left open: the preset's batch, and one pass over the corpus."""
     chosen = (settings.steps, settings.minutes, settings.epochs, settings.tokens)
@@ -159,47 +144,6 @@ def _filled(settings: Train, usual: Pace) -> Train:
     return dataclasses.replace(
         settings, epochs=epochs, batch_tokens=settings.batch_tokens or usual.batch_tokens
     )
-
-
-def _start(
-    wanted: Pretrain, sizes: Mapping[str, Any], goal: Joint, corpus: Corpus, tokenizer: Tokenizer
-) -> Checkpoint:
-    """A fresh model, or the one to go on from, with the heads the goal needs."""
-    if wanted.start_from:
-        model = checkpoint.read(wanted.start_from)
-        fit_vocabulary(model, tokenizer)
-        for name in goal.heads:
-            if name not in model.heads:
-                _add_head(model, name)
-        return model
-    kind, config = preset(wanted.preset)
-    table = {**dataclasses.asdict(config), **vocabulary_sizes(config, tokenizer), **sizes}
-    config = build(type(config), table, "model")
-    model = checkpoint.create(kind, config, goal.heads)
-    know_frequencies(model.heads.values(), corpus.split("train"))
-    model.tokenizer = tokenizer
-    return model
-
-
-def _add_head(model: Checkpoint, name: str) -> None:
-    """Gives a model one more head; a pooler goes over to it, because files have room for one."""
-    head = checkpoint.fresh_head(model.family, model.model.config, name)
-    fresh, old = checkpoint.pooler_of({name: head}), checkpoint.pooler_of(model.heads)
-    if fresh is not None and old is not None:
-        fresh.load_state_dict(old.state_dict())
-        left = {n: h for n, h in model.heads.items() if checkpoint.pooler_of({n: h}) is None}
-        model.heads = left
-    model.heads[name] = head
-
-
-def _put(model: Checkpoint, device: str, dropout: float) -> None:
-    """To the device, with the dropout of this run (the configuration keeps its own, for
-    fine-tuning)."""
-    for part in (model.model, *model.heads.values()):
-        part.to(device)
-        for module in part.modules():
-            if hasattr(module, "dropout"):
-                setattr(module, "dropout", dropout)  # noqa: B010  (torch types it as a module)
 
 
 @dataclass
@@ -401,7 +345,8 @@ class _Session:
             torch.manual_seed(self.seed)
             sizes = self.sections.get("model", {})
             state.copy_weights(
-                _start(self.wanted, sizes, self.goal, self.corpus, self.tokenizer), self.model
+                first_model.start(self.wanted, sizes, self.goal, self.corpus, self.tokenizer),
+                self.model,
             )
         self.window = []
         if self.journal:
@@ -541,20 +486,3 @@ class _Session:
     def _tell(self, text: str) -> None:
         if self.world.first and not self.quiet:
             tqdm.write(text, file=sys.stderr)
-
-
-def verdict(held: Mapping[str, Any], unigram: float, bigram: float) -> str:
-    """One sentence on what was learned."""
-    language = language_of(held)
-    if language is None:
-        return "no held-out text to judge on"
-    loss, accuracy = held[language]["loss"], held[language]["accuracy"]
-    facts = (
-        f"held-out {language} loss {loss:.2f}, accuracy {accuracy:.1%} "
-        f"(token frequencies alone: {unigram:.2f}, the token before: {bigram:.2f})"
-    )
-    if loss > unigram - 0.1:
-        return f"it has not begun to learn: {facts}"
-    if loss > bigram:
-        return f"it has learned something, but the token before tells more: {facts}; train longer"
-    return f"it has learned to read: {facts}"
