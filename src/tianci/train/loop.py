@@ -224,8 +224,13 @@ class Loop:
         if not len(mine):
             return []
         most = self.state.micro_tokens or self.settings.micro_tokens
-        pieces = max(1, -(-int(pool.lengths[mine].sum()) // most))
-        return np.array_split(mine, min(pieces, len(mine)))
+        count = min(len(mine), max(1, -(-int(pool.lengths[mine].sum()) // most)))
+        pieces = np.array_split(mine, count)
+        # equal numbers of sequences may be very unequal numbers of tokens
+        while count < len(mine) and max(int(pool.lengths[p].sum()) for p in pieces) > most:
+            count += 1
+            pieces = np.array_split(mine, count)
+        return pieces
 
     def _gradients(
         self, learner: Learner, pool: Drawn, numbers: Ids, pieces: Sequence[Ids]
