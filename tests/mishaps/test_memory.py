@@ -10,13 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.mishaps.conftest import SIZES, Train, log, saved_state
 from tianci.errors import Failed, Stopped
 from tianci.train import fitting
-from tianci.train.loop import Learner
+from tianci.train.loop import Learner, Loop
+from tianci.train.settings import Train as TrainSettings
 
 SAID = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: x"
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -93,6 +95,19 @@ def test_a_resumed_run_remembers_what_fits(train: Train, room: Any, tmp_path: Pa
     assert len(log(tmp_path / "run", "memory")) >= 1
 
 
+def test_every_attempt_asks_for_less() -> None:
+    """Two sequences may share a piece of 70 tokens although 35 were asked: 35 again is no help."""
+    nothing: Any = None
+    loop = Loop(nothing, nothing, nothing, TrainSettings(micro_tokens=8192), 1e-3, 0.1, nothing)
+    asked = []
+    for _ in range(4):
+        loop._shrink([70, 40], [np.arange(2), np.arange(1)])
+        asked.append(loop.state.micro_tokens)
+    assert asked == [35, 17, 8, 4]
+    with pytest.raises(fitting.TooLarge, match="a single sequence of 40 tokens"):
+        loop._shrink([40], [np.arange(1)])
+
+
 def test_a_sequence_that_does_not_fit_is_told(train: Train, room: Any, tmp_path: Path) -> None:
     room(3)
     with pytest.raises(Failed, match="not suffice for a single sequence of") as raised:
@@ -110,7 +125,8 @@ def test_other_errors_are_not_about_memory(train: Train, room: Any, tmp_path: Pa
 
 NARROW = """
 import sys
-from tianci.train.loop import Learner
+from tianci.train.loop import Learner, Loop
+from tianci.train.settings import Train as TrainSettings
 import tianci, json, os
 good = Learner.forward
 def narrow(self, batch, counts):

@@ -256,12 +256,15 @@ class Loop:
         most = parallel.largest(float(max(map(len, pieces), default=0)), self.world)
         if most <= 1:
             raise fitting.TooLarge(size)
-        self.state.micro_tokens = size // 2
+        # always less than before: two sequences may share a piece that is larger than was asked
+        limit = self.state.micro_tokens or self.settings.micro_tokens
+        smaller = max(1, size // 2 if size // 2 < limit else limit // 2)
+        self.state.micro_tokens = smaller
         self.note(
             "memory",
             f"step {self.state.step + 1}: memory ran out with {size:,} tokens at once; from here "
-            f"on at most {size // 2:,} at once and more passes for a step; the result is the same",
-            micro_tokens=size // 2,
+            f"on at most {smaller:,} at once and more passes for a step; the result is the same",
+            micro_tokens=smaller,
         )
 
     def _skip(self, step: Step, pool: Drawn, numbers: Ids) -> bool:
