@@ -23,6 +23,7 @@ TEMPORARY = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.(?P<kind>tmp|old)")
 
 MOST_JSON = 64_000_000  # bytes of a JSON file; the record of a large run has a tenth of it
 MOST_VALUES = 4_000_000  # values in one
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # how JSON writes half of a surrogate pair
 
 
 def sync(path: Path) -> None:
@@ -175,7 +176,13 @@ def parse_json(path: str | Path, data: bytes) -> Any:
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
         raise UserError(f"{path} holds more than {MOST_VALUES:,} values, so it is refused")
     try:
-        return json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8"))
+        if HALF.search(data):  # two halves are a character; one alone can be written nowhere
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return value
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise UserError(f"{path}: {half!a} in it is half a character, so it is no text") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text (byte {error.start})") from error
     except json.JSONDecodeError as error:

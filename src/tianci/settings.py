@@ -22,6 +22,7 @@ from tianci.files import read_small
 Table = dict[str, Any]
 LONE_SURROGATE = re.compile("[\\ud800-\\udfff]")  # what bytes that are not UTF-8 become
 MOST_TOML = 1_000_000  # bytes of a file with settings, which people write by hand
+MOST_LEVELS = 50  # of tables and lists inside each other; no setting has more than three
 S = TypeVar("S")
 
 
@@ -38,7 +39,9 @@ def read_toml(path: str | Path) -> Table:
     """The tables of a TOML file."""
     data = read_small(path, MOST_TOML)
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        tables = tomllib.loads(data.decode("utf-8"))
+        _check_levels(tables)
+        return tables
     except RecursionError:
         raise UserError(f"{path} is not TOML that can be read: it is nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, a number of thousands of digits
@@ -54,9 +57,22 @@ def parse_assignment(text: str) -> tuple[str, str, Any]:
     if not (equals and dot and section and key):
         raise UserError(f'"{text}" is not section.key=value, for example train.lr=3e-5')
     try:
-        return section, key, tomllib.loads(f"value = {value.strip()}")["value"]
+        found = tomllib.loads(f"value = {value.strip()}")["value"]
+        _check_levels(found)
+        return section, key, found
     except (ValueError, RecursionError):
         return section, key, value.strip()
+
+
+def _check_levels(value: Any) -> None:
+    """Raises RecursionError for values that were read, but are too deep for all that follows."""
+    layer = [value]
+    for _ in range(MOST_LEVELS):
+        layer = [inner for one in layer if isinstance(one, dict | list)
+                 for inner in (one.values() if isinstance(one, dict) else one)]  # fmt: skip
+        if not layer:
+            return
+    raise RecursionError
 
 
 def merge(base: Table, over: Mapping[str, Mapping[str, Any]]) -> Table:

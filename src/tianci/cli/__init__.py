@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import signal
 import sys
@@ -125,6 +126,10 @@ def _complain(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):
         sys.stdout = None  # the reader has gone; python must not try to flush at exit
         return 1
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        name = str(error.filename)
+        print(f"tianci: the file name {one_line(name[:60])}... is too long", file=sys.stderr)
+        return 2
     said = one_line(f"{type(error).__name__}: {error}")
     print(f"tianci: {said} (--debug shows where)", file=sys.stderr)
     return 1

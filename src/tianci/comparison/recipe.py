@@ -166,7 +166,11 @@ def _file(name: Any, folder: Path, path: Path) -> Path:
     if not isinstance(name, str):
         raise UserError(f"{path}: a file is named by a text, not by a {type(name).__name__}")
     place = folder / name
-    if "\0" in name or not place.exists():
+    try:
+        there = place.exists()
+    except (OSError, ValueError):  # a name that no file can have
+        there = False
+    if not there:
         raise UserError(
             f"{path} names {name}, but there is no {place}; fetch the data, or say with --data DIR "
             "where they are"

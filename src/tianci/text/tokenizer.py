@@ -60,8 +60,12 @@ class Template:
     segments: tuple[int, int]  # of the first and of the second text
 
     @property
+    def around(self) -> tuple[tuple[int, int], ...]:
+        return (*self.before, *self.between, *self.after)
+
+    @property
     def extra(self) -> int:
-        return len(self.before) + len(self.between) + len(self.after)
+        return len(self.around)
 
 
 class Tokenizer:
@@ -94,7 +98,9 @@ class Tokenizer:
         except BaseException as error:
             raise formats.fault_of(error) from error
         self._surface = Surface(engine)
-        self._names = {id: token for token, id in engine.get_vocab().items()}
+        self._names = _names(engine)
+        for id, _ in (*self._single.around, *self._pair.around):
+            self.token(id)  # a template may name any number
 
     def __len__(self) -> int:
         return int(self.engine.get_vocab_size(with_added_tokens=True))
@@ -269,7 +275,13 @@ class Tokenizer:
             if number:
                 self._add_special(result, template.between)
             ids = encoding.ids[:keep]
-            tokens = [self._names[id] for id in ids]  # the engine shows #num# and unknown text
+            try:
+                # the engine shows #num# and unknown text
+                tokens = [self._names[id] for id in ids]
+            except KeyError as missing:
+                raise UserError(
+                    f"this tokenizer gives the id {missing}, which its vocabulary does not have"
+                ) from None
             result.ids.extend(ids)
             result.tokens.extend(tokens)
             result.offsets.extend(self._surface.correct(text, tokens, encoding.offsets[:keep]))
@@ -292,6 +304,16 @@ class Tokenizer:
 
 
 NOTHING = Template((), (), (), (0, 1))
+
+
+def _names(engine: tokenizers.Tokenizer) -> dict[int, str]:
+    """Id to token. A piece that is listed twice has two ids, but only one in get_vocab."""
+    names = {id: token for token, id in engine.get_vocab().items()}
+    if len(names) < engine.get_vocab_size():
+        for id in range(engine.get_vocab_size()):
+            if id not in names and (token := engine.id_to_token(id)) is not None:
+                names[id] = token
+    return names
 
 
 def _templates(engine: tokenizers.Tokenizer) -> tuple[Template, Template]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tianci.checkpoint import Checkpoint
+from tianci.checkpoint import OWN, Checkpoint
 from tianci.errors import UserError
 from tianci.find import check_told, find, names
 from tianci.goals.tasks.base import Task
@@ -36,7 +36,7 @@ def restore(table: Mapping[str, Any]) -> Task:
 def task_of(model: Checkpoint) -> Task:
     """The task a model was trained for: as tianci.json says, or as the public head suggests."""
     if model.about.get("task"):
-        return restore(model.about["task"])
+        return _fitting(restore(model.about["task"]), model)
     kinds = {"sequence": "classify", "token": "tag", "span": "answer", "choice": "choose"}
     found = next((name for head, name in kinds.items() if head in model.heads), None)
     if found is None:
@@ -54,4 +54,16 @@ def task_of(model: Checkpoint) -> Task:
             return make_task("regress")
         if found == "classify" and kind == "multi_label_classification":
             settings["many"] = True
-    return make_task(found, settings)
+    return _fitting(make_task(found, settings), model)
+
+
+def _fitting(task: Task, model: Checkpoint) -> Task:
+    """The task, if its labels are as many as its head tells apart."""
+    head = next((model.heads[name] for name in (task.head_kind, OWN) if name in model.heads), None)
+    linear = getattr(head, "linear", None) if task.head_kind in ("sequence", "token") else None
+    if linear is not None and len(linear.weight) != task.outputs:
+        raise UserError(
+            f"tianci.json or config.json names {len(task.labels)} labels, but the head of this "
+            f"model tells {len(linear.weight)} apart; take both from the same directory"
+        )
+    return task

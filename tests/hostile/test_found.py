@@ -1,0 +1,91 @@
+"""What fuzzing found once, by itself: each case ends with 2 and a line that says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hostile import examples
+from tests.hostile.guard import command
+from tianci.comparison.recipe import read_recipe
+from tianci.errors import UserError
+from tianci.files import parse_json
+from tianci.settings import parse_assignment, read_toml
+from tianci.text.tokenizer import Tokenizer
+
+DEEP = "{a." + "b." * 400 + "c = 1}"  # TOML that is read, but too deep to be written or checked
+
+
+def change(path: Path, how: Callable[[Any], None]) -> None:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    how(value)
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def test_deep_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(f"[model]\nlayers = {DEEP}\n")
+    with pytest.raises(UserError, match=r"settings\.toml .*nested too deeply"):
+        read_toml(file)
+    assert command("pretrain", "--settings", file, "--print-settings") == 2
+    file.write_text("[model]\nlayers = [[1, {a = [2]}]]\n")
+    assert read_toml(file)["model"]["layers"] == [[1, {"a": [2]}]]
+    assert parse_assignment(f"model.layers={DEEP}")[2] == DEEP  # as other text that is no TOML
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    examples.recipe(tmp_path)
+    file = tmp_path / "recipe.toml"
+    good = file.read_text()
+    for name in ("x" * 5000, "a\\u0000b"):
+        file.write_text(good.replace('"text.txt"', f'"{name}"'))
+        with pytest.raises(UserError, match=r"recipe\.toml names "):
+            read_recipe(file)
+    assert command("info", "x" * 5000) == 2
+
+
+def test_half_a_character_in_json(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"x\.json: '\\ud800' in it is half a character"):
+        parse_json("x.json", b'{"a": ["\\uD800"]}')
+    assert parse_json("x.json", b'["\\ud83d\\ude00", "\\\\ud800"]') == ["😀", "\\ud800"]
+    examples.tokenizer("bpe")(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"mask_token": "\\ud800"}')
+    assert command("tokenize", tmp_path, "a") == 2
+
+
+def test_a_piece_that_is_listed_twice(tmp_path: Path) -> None:
+    examples.tokenizer("unigram")(tmp_path)
+
+    def again(value: Any) -> None:
+        value["model"]["vocab"].insert(1, value["model"]["vocab"][1])
+
+    change(tmp_path / "tokenizer.json", again)
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.token(1) == tokenizer.token(2) == "[UNK]"
+    assert command("tokenize", tmp_path, "今天 ☃", "--json") == 0
+
+
+def test_a_template_with_a_number_outside_the_vocabulary(tmp_path: Path) -> None:
+    examples.tokenizer("bpe")(tmp_path)
+
+    def outside(value: Any) -> None:
+        for token in value["post_processor"]["special_tokens"].values():
+            token["ids"] = [10**6]
+
+    change(tmp_path / "tokenizer.json", outside)
+    with pytest.raises(UserError, match="1000000 is not in the vocabulary"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("labels", [[], ["one"], ["one", "two", "three"]], ids=len)
+def test_labels_that_do_not_fit_the_head(
+    tmp_path: Path, labels: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples.classifier(tmp_path)
+    assert command("predict", tmp_path, tmp_path / "classify.jsonl") == 0
+    change(tmp_path / "tianci.json", lambda value: value["task"].update(labels=labels))
+    assert command("predict", tmp_path, tmp_path / "classify.jsonl") == 2
