@@ -14,6 +14,7 @@ from tests.hostile.guard import command
 from tianci.comparison.recipe import read_recipe
 from tianci.errors import UserError
 from tianci.files import parse_json
+from tianci.manifest import read_sealed
 from tianci.settings import parse_assignment, read_toml
 from tianci.text.tokenizer import Tokenizer
 
@@ -89,3 +90,11 @@ def test_labels_that_do_not_fit_the_head(
     assert command("predict", tmp_path, tmp_path / "classify.jsonl") == 0
     change(tmp_path / "tianci.json", lambda value: value["task"].update(labels=labels))
     assert command("predict", tmp_path, tmp_path / "classify.jsonl") == 2
+
+
+@pytest.mark.parametrize("seal", ["", "0", "é", None])
+def test_a_seal_that_is_none(tmp_path: Path, seal: str | None) -> None:
+    file = tmp_path / "manifest.json"
+    file.write_text(json.dumps({"files": {}, "sha256": seal}))
+    with pytest.raises(UserError, match=r"manifest\.json is damaged"):
+        read_sealed(file)
