@@ -75,8 +75,9 @@ def neighbours(table: nn.Embedding, attentions: Sequence[SelfAttention]) -> None
 
     The first dimensions of the positions (already waves) become fast waves. A shift of a wave is a
     rotation: a query that is its position, rotated, meets its best key that many places away. So
-    the first steps already know the tokens around, and the plateau of knowing only frequencies is
-    over after a few hundred steps. All of it is ordinary weights, learned from there on.
+    the first steps already know the tokens around, and a masked objective leaves the plateau of
+    knowing only frequencies sooner (LOG.md: much sooner alone, little beside next_sentence). All of
+    it is ordinary weights, learned from there on.
     """
     if table.weight.is_meta or not attentions:
         return
