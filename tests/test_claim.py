@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tianci.files import write_directory
 
 HOLD = """
 import sys
+import threading
 from tianci.claim import claim
 with claim(sys.argv[1]):
     print("held", flush=True)
@@ -79,3 +82,21 @@ def test_below_a_claimed_directory_folders_are_made(tmp_path: Path) -> None:
     with claim(tmp_path / "run"), write_directory(tmp_path / "run" / "deep" / "x"):
         pass
     assert (tmp_path / "run" / "deep" / "x").is_dir()
+
+
+def test_a_rival_waits_for_the_number_of_a_holder_that_has_just_locked(tmp_path: Path) -> None:
+    lock = tmp_path / ".out.lock"
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        writing = threading.Timer(0.1, lambda: (handle.write("123\n"), handle.flush()))
+        writing.start()
+        with pytest.raises(UserError, match=r"\(number 123\)"), claim(tmp_path / "out"):
+            pass
+        writing.join()
+
+
+def test_a_holder_that_never_says_its_number_is_told_without_it(tmp_path: Path) -> None:
+    with (tmp_path / ".out.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="by another process; wait"), claim(tmp_path / "out"):
+            pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -64,11 +65,11 @@ def _lock(lock: Path, path: str | Path) -> int | None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who = os.read(handle, 20).decode(errors="replace").strip()
+            who = _holder(handle)
             os.close(handle)
             raise UserError(
                 f"{path} is being written by another process"
-                + (f" (number {who})" if who.isdigit() else "")
+                + (f" (number {who})" if who else "")
                 + "; wait until it has ended, or give another directory"
             ) from None
         except OSError:
@@ -80,6 +81,16 @@ def _lock(lock: Path, path: str | Path) -> int | None:
                 os.write(handle, f"{os.getpid()}\n".encode())
             return handle
         os.close(handle)  # its holder removed it between our opening and our locking
+
+
+def _holder(handle: int) -> str:
+    """The number in the file; its holder may have locked it a moment ago and not have written yet."""
+    for _ in range(50):
+        who = os.pread(handle, 20, 0).decode(errors="replace").strip()
+        if who.isdigit():
+            return who
+        time.sleep(0.01)
+    return ""
 
 
 def _same(handle: int, lock: Path) -> bool:
