@@ -84,7 +84,7 @@ def _lock(lock: Path, path: str | Path) -> int | None:
 
 
 def _holder(handle: int) -> str:
-    """The number in the file; its holder may have locked it a moment ago and not have written yet."""
+    """The number in the file; a holder that has just locked it may not have written it yet."""
     for _ in range(50):
         who = os.pread(handle, 20, 0).decode(errors="replace").strip()
         if who.isdigit():
