@@ -4,7 +4,9 @@ run."""
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,20 +31,36 @@ def shared_data() -> Path:
     return SHARED
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist hands its lists to the process that prints."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["measured"] = (PARITY, FAULTS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What a worker measured; one that crashed hands over nothing."""
+    parity, faults = getattr(node, "workeroutput", {}).get("measured", ([], []))
+    PARITY.extend(map(tuple, parity))
+    FAULTS.extend(map(tuple, faults))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was measured on the way: planted faults, and differences to the references."""
+    out = terminalreporter
     if FAULTS:
-        terminalreporter.section("planted faults and what the monitor said")
-        for planted, fault, message in FAULTS:
-            terminalreporter.write_line(f"{planted:<34}{fault:<12}{message}")
+        out.section("planted faults and what the monitor said")
+        for planted, fault, message in sorted(FAULTS):
+            out.write_line(f"{planted:<34}{fault:<12}{message}")
     if not PARITY:
         return
-    worst: dict[tuple[str, str, str], tuple[float, int]] = {}
+    rows: dict[tuple[str, str], list[float]] = defaultdict(list)
     for family, what, source, difference in PARITY:
-        old, count = worst.get((family, what, source), (0.0, 0))
-        worst[family, what, source] = (max(old, difference), count + 1)
-    out = terminalreporter
+        # a line for each layer count and direction would hide the rest of a run; -v shows them
+        layers = what.partition(" layers, ")[2]
+        key = f"{what}, {source}" if out.config.get_verbosity() > 0 else layers or what
+        rows[family, key].append(difference)
     out.section("parity with the reference (largest absolute difference)")
-    out.write_line(f"{'family':<12}{'compared':<26}{'against':<34}{'cases':>6}{'largest':>12}")
-    for (family, what, source), (difference, count) in worst.items():
-        out.write_line(f"{family:<12}{what:<26}{source:<34}{count:>6}{difference:>12.1e}")
+    out.write_line(f"{'family':<12}{'compared':<60}{'cases':>6}{'largest':>12}")
+    for (family, what), found in sorted(rows.items()):
+        out.write_line(f"{family:<12}{what:<60}{len(found):>6}{max(found):>12.1e}")
