@@ -89,6 +89,12 @@ def mean_of(steps: Sequence[Step]) -> dict[str, Any]:
     }
 
 
+Learned = tuple[Tensor, Counter[str]]
+# how an attempt at a step ends; where processes differ, the largest decides for all
+LEARNED, OUT_OF_MEMORY, ASKED_TO_STOP = 0.0, 1.0, 2.0
+MICRO_TOKENS = 8192  # where nobody has said
+
+
 @dataclass
 class Loop:
     """Everything a run needs; `run` goes from the state it finds to the end."""
@@ -111,7 +117,7 @@ class Loop:
     go_back: Callable[[], State] | None = None  # loads the last good state and tells it
     note: Callable[..., None] = lambda event, message, **values: None  # what people should know
     save_seconds: float = 600.0
-    stopping: bool = False  # set from outside: finish this step, save, and return
+    stopping: bool = False  # set from outside: finish or leave this step, save, and return
     reached: float = 0.0  # how much of the run is done, from 0 to 1, as all processes see it
 
     def progress(self) -> float:
@@ -144,7 +150,10 @@ class Loop:
             for group in self.optimizer.param_groups:
                 group["lr"] = lr * group.get("scale", 1.0)
             self.thaw(self.data(self.state.phase).done(self.state.position))
-            sums, counts = self._learn(learner, pool, numbers)
+            learned = self._learn(learner, pool, numbers)
+            if learned is None:
+                return  # the step has changed nothing: a resumed run begins it again
+            sums, counts = learned
             parallel.exchange(parameters, self.world)
             sums = parallel.total(sums, self.world)
             limit = self.settings.clip or float("inf")
@@ -195,25 +204,29 @@ class Loop:
     def _batches(self) -> Iterator[tuple[Drawn, Ids, Position]]:
         return self.data(self.state.phase).draws(self.state.position)
 
-    def _learn(self, learner: Learner, pool: Drawn, numbers: Ids) -> tuple[Tensor, Counter[str]]:
+    def _learn(self, learner: Learner, pool: Drawn, numbers: Ids) -> Learned | None:
         """Gradients of this process's share of a batch, its sums, and the counts of all of it.
 
         Where memory runs out, the pieces become smaller, for the rest of the run, and the step
-        begins again with the same dice.
+        begins again with the same dice. None if somebody asked to stop between two pieces.
         """
         while True:
             # dice are a function of the step: a resumed run drops out the same units
             torch.manual_seed((self.seed * 1_000_003 + self.state.step) * 1_009 + self.world.rank)
-            pieces, found = self._pieces(pool, numbers), None
+            pieces, found, end = self._pieces(pool, numbers), None, OUT_OF_MEMORY
             try:
                 found = self._gradients(learner, pool, numbers, pieces)
+                end = ASKED_TO_STOP if found is None else LEARNED
             except (RuntimeError, MemoryError) as error:
                 if not fitting.ran_out(error):
                     raise
             # here, where the error is gone: it would keep the tensors of the attempt alive
-            if not parallel.largest(float(found is None), self.world) and found is not None:
+            worst = parallel.largest(end, self.world)
+            if worst == LEARNED:
                 return found
             self.optimizer.zero_grad(set_to_none=True)
+            if worst == ASKED_TO_STOP:
+                return None
             found = None
             fitting.let_go()
             self._shrink([int(pool.lengths[piece].sum()) for piece in pieces], pieces)
@@ -223,7 +236,7 @@ class Loop:
         mine = numbers[self.world.rank :: self.world.size]
         if not len(mine):
             return []
-        most = self.state.micro_tokens or self.settings.micro_tokens
+        most = _most(self.state, self.settings)
         count = min(len(mine), max(1, -(-int(pool.lengths[mine].sum()) // most)))
         pieces = np.array_split(mine, count)
         # equal numbers of sequences may be very unequal numbers of tokens
@@ -234,14 +247,16 @@ class Loop:
 
     def _gradients(
         self, learner: Learner, pool: Drawn, numbers: Ids, pieces: Sequence[Ids]
-    ) -> tuple[Tensor, Counter[str]]:
+    ) -> Learned | None:
         micros = [pool.batch(piece) for piece in pieces]
         # of the whole batch, all processes together: sums are divided once
         counts = Counter[str]()
         for part in micros if self.world.size == 1 else [pool.batch(numbers)]:
             counts.update(self.goal.count(part))
         sums = torch.zeros(len(self.goal.parts), 2, dtype=torch.float64)
-        for micro in micros:
+        for number, micro in enumerate(micros):
+            if number and self.stopping:
+                return None  # large models take long for a step
             with _autocast(self.bf16, self.world.device):
                 loss, parts = learner(micro.to(self.world.device), counts)
                 loss.backward()
@@ -257,7 +272,7 @@ class Loop:
         if most <= 1:
             raise fitting.TooLarge(size)
         # always less than before: two sequences may share a piece that is larger than was asked
-        limit = self.state.micro_tokens or self.settings.micro_tokens
+        limit = _most(self.state, self.settings)
         smaller = max(1, size // 2 if size // 2 < limit else limit // 2)
         self.state.micro_tokens = smaller
         self.note(
@@ -312,6 +327,11 @@ class Loop:
         means = {name: rows[name][0] / max(1, counts[name]) for name in counts}
         right = {name: rows[name][1] / max(1, counts[name]) for name in counts}
         return Step(self.state.step, sum(means.values()), means, right, lr, norm, tokens, seconds)
+
+
+def _most(state: State, settings: Train) -> int:
+    """Tokens of one forward pass."""
+    return state.micro_tokens or settings.micro_tokens or MICRO_TOKENS
 
 
 def _autocast(bf16: bool, device: str) -> contextlib.AbstractContextManager[Any]:

@@ -142,7 +142,10 @@ def _filled(settings: Train, usual: Pace) -> Train:
     chosen = (settings.steps, settings.minutes, settings.epochs, settings.tokens)
     epochs = settings.epochs if any(v is not None for v in chosen) else 1.0
     return dataclasses.replace(
-        settings, epochs=epochs, batch_tokens=settings.batch_tokens or usual.batch_tokens
+        settings,
+        epochs=epochs,
+        batch_tokens=settings.batch_tokens or usual.batch_tokens,
+        micro_tokens=settings.micro_tokens or usual.micro_tokens,
     )
 
 
@@ -293,7 +296,7 @@ class _Session:
             "minutes": planned / speed / 60,
             "epochs": planned / max(1, tokens),
             "memory_bytes": probe.training_bytes(
-                self.model, min(self.batch_tokens, s.micro_tokens)
+                self.model, min(self.batch_tokens, s.micro_tokens or self.batch_tokens)
             ),
         }
         e = self.estimate

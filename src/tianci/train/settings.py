@@ -35,7 +35,9 @@ class Train:
     batch_tokens: int | None = setting(
         None, "tokens of one step, over all processes (default: the preset's)"
     )
-    micro_tokens: int = setting(8192, "tokens of one forward pass; more are accumulated")
+    micro_tokens: int | None = setting(
+        None, "tokens of one forward pass; more are accumulated (default: the preset's)"
+    )
     length: int = setting(128, "tokens of a full sequence")
     last_length: int = setting(0, "sequence length in the last part of the run (0: the same)")
     last_share: float = setting(0.1, "how large that last part is")

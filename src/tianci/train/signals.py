@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM during training: the step is finished, then everything is saved."""
+"""Ctrl-C and SIGTERM during training: the step is finished, or left if it is long; then all is
+saved."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tianci.train.loop import Loop
 
 @contextmanager
 def catch(loop: Loop) -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM end the current step, not the process."""
+    """Ctrl-C and SIGTERM end the training, not the process."""
     received: list[int] = []
 
     def stop(number: int, _: Any) -> None:
