@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -14,10 +15,10 @@ from tianci.data.workers import Staff
 from tianci.errors import UserError
 
 
-def multiply(factor: int) -> Callable[[int], int]:
+def multiply(factor: int) -> Callable[[int], Callable[[], int]]:
     factor + 0
 
-    def work(item: int) -> int:
+    def work(item: int) -> Callable[[], int]:
         time.sleep(0.03 * (item % 3 == 0))  # some are slow, the order must not care
         print("noise on standard output")
         if item == 13:
@@ -26,6 +27,12 @@ def multiply(factor: int) -> Callable[[int], int]:
             raise KeyError("x")
         if item == 15:
             os._exit(3)
+        return lambda: finish(item)
+
+    def finish(item: int) -> int:
+        time.sleep(0.03 * (item % 4 == 1))
+        if item == 16:
+            raise UserError("no room for 16")
         return item * factor
 
     return work
@@ -45,12 +52,40 @@ def test_answers_come_in_order(workers: int) -> None:
 def test_errors_come_back() -> None:
     with pytest.raises(UserError, match="13 is bad luck"):
         in_order([1, 13, 2, 3, 4], 2, 2)
+    with pytest.raises(UserError, match="no room for 16"):
+        in_order([1, 16, 2, 3, 4], 2, 2)
     with pytest.raises(RuntimeError, match="KeyError"):
         in_order([14], 2, 2)
     with pytest.raises(RuntimeError, match="ended with code 3"):
         in_order([15, 1, 2], 2, 2)
     with pytest.raises(RuntimeError, match="TypeError"):
         in_order([1], None, 2)
+
+
+def meet() -> Callable[[object], Callable[[], bool]]:
+    """Two items that can only end together: the disk part of one beside the work on the other."""
+    written, worked = Event(), Event()
+    count = 0
+
+    def work(_: object) -> Callable[[], bool]:
+        nonlocal count
+        count += 1
+        if count == 1:
+            return finish
+        met = written.wait(20)
+        worked.set()
+        return lambda: met
+
+    def finish() -> bool:
+        written.set()
+        return worked.wait(20)
+
+    return work
+
+
+def test_a_worker_goes_on_while_it_waits_for_the_disk() -> None:
+    with Staff(2, __name__) as staff:
+        assert list(staff.in_order(range(4), meet, ())) == [True] * 4  # two items for each worker
 
 
 def test_few_items_wait() -> None:
@@ -65,7 +100,7 @@ def test_few_items_wait() -> None:
     with Staff(2, __name__) as staff:
         answers = staff.in_order(items(), multiply, (1,))
         next(answers)
-        assert taken <= 3
+        assert taken <= 5
         answers.close()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,10 +171,10 @@ class ShardMaker:
         self.encoder = Encoder(tokenizer)
         self.words = WordStarts(tokenizer) if rules.words == "jieba" else None
 
-    def __call__(self, piece: Piece) -> dict[str, Any]:
-        """What is to be known about the stored shard."""
+    def __call__(self, piece: Piece) -> Callable[[], dict[str, Any]]:
+        """Stores the shard when called, and gives back what is to be known about it."""
         directory = self.out / piece.name
         if done := finished_shard(directory, piece.key):
-            return done
+            return lambda: done
         files, info = encode_piece(piece, self.encoder, self.rules, self.words)
-        return write_shard(directory, files, info)
+        return partial(write_shard, directory, files, info)

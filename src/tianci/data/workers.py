@@ -3,6 +3,9 @@
 Each is a fresh interpreter at the other end of two pipes. When the parent dies, even by kill -9,
 its pipe ends, and the worker with it; a pool of the standard library would leave orphans. Nothing
 of the caller's main module is imported, so a script needs no `if __name__ == "__main__"`.
+
+Work that ends by waiting for the disk gives back a function for that part. A worker calls it in a
+thread of its own and goes on with its next item, which is there already.
 """
 
 from __future__ import annotations
@@ -16,12 +19,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
+from threading import Event, Lock, Thread
 from typing import Any, BinaryIO, cast
 
 from tianci.errors import UserError
 
-Work = Callable[[Any], Any]
+# from an item to a function that waits for the disk, if need be, and gives the answer
+Work = Callable[[Any], Callable[[], Any]]
+AT_ONCE = 2  # items in the hands of a worker: one is written while the other is worked on
 
 
 class Worker:
@@ -39,13 +46,21 @@ class Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, **one, "PYTHONPATH": paths},
         )
+        self._sending = Lock()
+        self._answered = Event()  # whatever was asked last
+        self._answered.set()
 
     def begin(self, make: Callable[..., Work], arguments: tuple[Any, ...]) -> None:
         """Says how to build the work function; what goes wrong is told by the first answer."""
-        self._send((make, arguments))
+        self._send(pickle.dumps((make, arguments), protocol=5))
 
-    def __call__(self, item: Any) -> Any:
-        self._send(item)
+    def __call__(self, item: bytes) -> Any:
+        """The answer to a pickled item; may be called from several threads at a time."""
+        with self._sending:
+            before, mine = self._answered, Event()
+            self._answered = mine
+            self._send(item)
+        before.wait()  # answers come in the order of the items
         try:
             good, value = pickle.load(cast(BinaryIO, self._process.stdout))
         except (EOFError, pickle.UnpicklingError):
@@ -54,6 +69,8 @@ class Worker:
                 f"a worker process ended with code {code} (out of memory?); "
                 "finished shards are kept: run the same command again to go on"
             ) from None
+        finally:
+            mine.set()
         if not good:
             raise value
         return value
@@ -65,10 +82,10 @@ class Worker:
                 cast(BinaryIO, pipe).close()
         self._process.wait()
 
-    def _send(self, item: Any) -> None:
+    def _send(self, item: bytes) -> None:
         pipe = cast(BinaryIO, self._process.stdin)
         with suppress(BrokenPipeError):  # the answer, or its absence, tells what happened
-            pickle.dump(item, pipe, protocol=5)
+            pipe.write(item)
             pipe.flush()
 
 
@@ -77,6 +94,18 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the parent, which ends our input
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get into the answers
+    done: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+    writer = Thread(target=_answer, args=(done, answers))
+    writer.start()
+    try:
+        _work(source, done)
+    finally:
+        done.put(None)
+        writer.join()
+
+
+def _work(source: BinaryIO, done: SimpleQueue[Callable[[], Any] | None]) -> None:
+    """Works on items until there are no more; the parent sees to it that few are under way."""
     work: Work | None = None
     while True:
         try:
@@ -87,17 +116,29 @@ def serve() -> None:
             if work is None:
                 make, arguments = item
                 work = make(*arguments)
-                continue
-            answer = (True, work(item))
+            else:
+                done.put(work(item))
+        except Exception as error:
+            done.put(partial(_fail, error))
+            if work is None:
+                return
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def _answer(done: SimpleQueue[Callable[[], Any] | None], answers: BinaryIO) -> None:
+    """Finishes one item after the other and tells the parent, as long as it listens."""
+    while finish := done.get():
+        try:
+            answer = (True, finish())
         except Exception as error:
             answer = (False, _portable(error))
-        try:
+        del finish  # it holds a whole shard
+        with suppress(BrokenPipeError):
             pickle.dump(answer, answers, protocol=5)
             answers.flush()
-        except BrokenPipeError:
-            return
-        if work is None:
-            return
 
 
 def _portable(error: Exception) -> Exception:
@@ -124,17 +165,20 @@ class Staff:
     ) -> Generator[Any, None, None]:
         """The answers to all items, in the order of the items, whichever worker was faster.
 
-        At most one item more than there are workers waits, so memory does not grow with the text.
+        Few items wait, so memory does not grow with the text.
         """
         if not self._workers:
-            yield from map(make(*arguments), items)
+            work = make(*arguments)
+            yield from (work(item)() for item in items)
             return
         free: SimpleQueue[Worker] = SimpleQueue()
         for worker in self._workers:
             worker.begin(make, arguments)
-            free.put(worker)
+        places = len(self._workers) * AT_ONCE
+        for number in range(places):  # all have one item before any has two
+            free.put(self._workers[number % len(self._workers)])
 
-        def call(item: Any) -> Any:
+        def call(item: bytes) -> Any:
             worker = free.get()
             try:
                 return worker(item)
@@ -142,12 +186,13 @@ class Staff:
                 free.put(worker)
 
         waiting: deque[Future[Any]] = deque()
-        threads = ThreadPoolExecutor(len(self._workers))
+        threads = ThreadPoolExecutor(places)
         try:
             for item in items:
-                waiting.append(threads.submit(call, item))
+                # as bytes, which are smaller than what they are made of
+                waiting.append(threads.submit(call, pickle.dumps(item, protocol=5)))
                 del item
-                while len(waiting) > len(self._workers):
+                while len(waiting) > places:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
