@@ -13,6 +13,8 @@ def test_the_script_of_most_letters() -> None:
         "café naïve",
         "مرحبا",
         "",
+        "中国 Москва ab",  # none has half of the letters
+        "中文文字 abcd é",
     ]
     assert [NAMES[kind] for kind in scripts_of(lines)] == [
         "Latin",
@@ -24,6 +26,8 @@ def test_the_script_of_most_letters() -> None:
         "none",
         "Latin",
         "Arabic",
+        "Latin",
+        "Cyrillic",
         "Latin",
     ]
     assert scripts_of([]).tolist() == []

@@ -7,8 +7,12 @@ from typing import Any
 import click
 
 from tianci.cli.command import Run, command
-from tianci.data import prepare as data
-from tianci.data.statistics import bars
+from tianci.cli.quick_numpy import sort_fast
+
+sort_fast()
+
+from tianci.data import prepare as data  # noqa: E402
+from tianci.data.statistics import bars  # noqa: E402
 
 
 @command(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tianci.text.records import is_records, record_lines
 from tianci.text.sentences import split_sentences
@@ -60,18 +60,9 @@ class Document:
     lines: list[str]
     free: bool
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # one text instead of many makes the way to a worker three times as fast
-        text = "\n".join(self.lines) if self.lines else None
-        return _unpacked, (self.file, self.line, text, self.free)
-
     def sentences(self) -> list[str]:
         """What becomes the sentences of the token store."""
         return to_sentences(self.lines) if self.free else self.lines
-
-
-def _unpacked(file: str, line: int, text: str | None, free: bool) -> Document:
-    return Document(file, line, [] if text is None else text.split("\n"), free)
 
 
 def to_sentences(paragraphs: Iterable[str]) -> list[str]:

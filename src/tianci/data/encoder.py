@@ -27,6 +27,7 @@ from tianci.text.tokenizer import Tokenizer
 
 BATCH = 2048  # sentences at once; the engine holds some 100 bytes per token of a batch
 CHARACTERS = 1 << 17  # at once
+SOME = 1 << 12  # characters that tell what text is written in
 MOST_RUNS = 1 << 16  # remembered in each of two generations, some 20 MB in all
 GROUP = 64  # new runs that go to the engine as one text
 
@@ -55,9 +56,11 @@ class Encoder:
         self._plain = plain_words(tokenizer, self.dtype)
         self._mark = _mark(tokenizer)
         self._signs = self._sign_ids()
-        self._special: dict[str, list[str]] = {}  # by their first characters
-        for token in tokenizer.engine.get_added_tokens_decoder().values():
-            self._special.setdefault(token.content[:1], []).append(token.content)
+        added = [t.content for t in tokenizer.engine.get_added_tokens_decoder().values()]
+        self._special = {  # by their first characters
+            first: tuple(token for token in added if token[:1] == first)
+            for first in dict.fromkeys(token[:1] for token in added)
+        }
         self._ids = np.full(1 << 16, -1, np.int32)  # of characters that stand alone, once known
         self._tables: dict[int, RunTable] = {}  # by bytes per unit of text
         self._known: dict[str, bytes] = {}  # for what has no place in a table
@@ -91,12 +94,13 @@ class Encoder:
 
     def _has_special(self, text: str) -> bool:
         # a single character is found much faster than a word
-        return any(
-            token in text
-            for first, tokens in self._special.items()
-            if first in text
-            for token in tokens
-        )
+        for first, tokens in self._special.items():
+            at = text.find(first)
+            while at >= 0:
+                if text.startswith(tokens, at):
+                    return True
+                at = text.find(first, at + 1)
+        return False
 
     def _directly(self, batch: Sequence[str]) -> list[bytes]:
         encodings = self.tokenizer.engine.encode_batch_fast(batch, add_special_tokens=False)
@@ -104,12 +108,11 @@ class Encoder:
 
     def _by_parts(self, text: str) -> tuple[bytes, npt.NDArray[np.int64]]:
         """Cuts a text into characters that stand alone and runs of others, and looks all up."""
-        data = text.encode("utf-8")
         # In UTF-8, whatever is not ASCII is part of a run; that suits text with little of it.
-        wide = len(data) > 1.1 * len(text)
-        if wide:
-            data = text.encode("utf-16-le")
-        elif self._lower:  # The and the are one word then
+        some = text[:: len(text) // SOME + 1]
+        wide = len(some.encode("utf-8")) > 1.1 * len(some)
+        data = text.encode("utf-16-le" if wide else "utf-8")
+        if self._lower and not wide:  # The and the are one word then
             data = data.lower()
         units = np.frombuffer(data + PADDING, np.uint16 if wide else np.uint8)
         kind = self._kind(units[: len(data) // units.itemsize], wide)

@@ -39,6 +39,23 @@ class Piece:
     def name(self) -> str:
         return f"{self.split}-{self.number:05d}-{self.key[:8]}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # one text instead of many lines makes the way to a worker several times as fast
+        text = "\n".join([line for document in self.documents for line in document.lines])
+        places = [(d.file, d.line, len(d.lines), d.free) for d in self.documents]
+        return _unpacked, (self.split, self.number, self.key, text, places)
+
+
+def _unpacked(
+    split: str, number: int, key: str, text: str, places: list[tuple[str, int, int, bool]]
+) -> Piece:
+    lines, at = text.split("\n"), 0
+    documents = []
+    for file, line, count, free in places:
+        documents.append(Document(file, line, lines[at : at + count], free))
+        at += count
+    return Piece(split, number, key, documents)
+
 
 @dataclass(frozen=True)
 class Rules:

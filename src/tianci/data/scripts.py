@@ -45,14 +45,19 @@ def scripts_of(lines: Sequence[str]) -> npt.NDArray[np.uint8]:
     other = [at for at, line in enumerate(lines) if not line.isascii()]
     if not other:
         return found
-    # A line per row of counts: each line ends in a newline, whose place gives the sum up to there.
+    # Each line ends in a newline, whose place tells where the next one begins.
     text = "".join([lines[at] + "\n" for at in other])
     codes = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)
     kinds = _table()[codes]
     ends = np.flatnonzero(codes == 10)
-    row = np.repeat(np.arange(len(other)), np.diff(ends, prepend=-1))
-    counts = np.bincount(row * len(NAMES) + kinds, minlength=len(other) * len(NAMES))
-    counts = counts.reshape(len(other), len(NAMES))
-    counts[:, 0] = 0  # digits and punctuation belong to every script
-    found[other] = counts.argmax(1)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    letters = np.add.reduceat(kinds != 0, starts, dtype=np.int32)
+    best = np.zeros(len(other), np.uint8)
+    for name in USUAL[1:]:  # what has more than half of the letters needs no further look
+        number = NAMES.index(name)
+        best[2 * np.add.reduceat(kinds == number, starts, dtype=np.int32) > letters] = number
+    for at in np.flatnonzero((best == 0) & (letters > 0)).tolist():
+        counts = np.bincount(kinds[starts[at] : ends[at]], minlength=len(NAMES))
+        best[at] = counts[1:].argmax() + 1  # digits and punctuation belong to every script
+    found[other] = best
     return found

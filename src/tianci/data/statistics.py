@@ -17,6 +17,7 @@ import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ MOST_MEASURED = 1_000_000  # held-out tokens they are measured on
 FEWEST_MEASURED = (
     500  # with fewer held-out tokens, every tenth sentence of train is held out instead
 )
+DIGITS = 9
 
 Array = npt.NDArray[Any]
 
@@ -43,7 +45,9 @@ def entropies(corpus: Corpus) -> tuple[float, float]:
     measure = list(_sample(held, MOST_MEASURED, vocabulary))
     if sum(map(len, measure)) < FEWEST_MEASURED or not learn:
         learn, measure = _every_tenth(learn or measure)
-    return cross_entropies(learn, measure, vocabulary)
+    unigram, bigram = cross_entropies(learn, measure, vocabulary)
+    # the last digits of a logarithm depend on the processor, and a store must not
+    return round(unigram, DIGITS), round(bigram, DIGITS)
 
 
 def cross_entropies(
@@ -88,12 +92,13 @@ class Bigrams:
         self._rows.append(pairs[row[1:] != self.base - 1])
 
     def finish(self) -> None:
+        """Sorts and counts all pairs, each part of them in a thread."""
         pairs = np.concatenate([*self._rows, np.empty(0, self._dtype)])
         self._rows = []
-        pairs = _sorted(pairs)
-        first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
-        self.pairs = pairs[first]
-        self.counts = np.diff(first, append=len(pairs))
+        borders = _borders(pairs)
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            parts = list(threads.map(lambda part: _counted(pairs, *part), pairwise(borders)))
+        self.pairs, self.counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         left = (self.pairs // self._dtype.type(self.base)).astype(np.int64)
         self.types = np.bincount(left, minlength=self.base)
         self.totals = np.bincount(left, self.counts, self.base)
@@ -111,23 +116,25 @@ class Bigrams:
         return np.where(totals > 0, mixed, base)  # after a token never seen, only frequencies help
 
 
-def _sorted(values: Array, parts: int = 4) -> Array:
-    """All values in order: cut into parts at three of them, each part sorted in a thread."""
+def _borders(values: Array, parts: int = 4) -> list[int | None]:
+    """Values that cut all of them into parts of about equal size; None for both ends."""
     if len(values) < 1 << 20:
-        return np.sort(values)
+        return [None, None]
     some = np.sort(values[:: len(values) // 1024])
-    borders = [some[len(some) * n // parts] for n in range(1, parts)]
+    return [None, *(int(some[len(some) * n // parts]) for n in range(1, parts)), None]
 
-    def part(number: int) -> Array:
-        wanted = np.ones(len(values), np.bool_)
-        if number:
-            wanted &= values >= borders[number - 1]
-        if number < parts - 1:
-            wanted &= values < borders[number]
-        return np.sort(values[wanted])
 
-    with ThreadPoolExecutor(min(parts, os.cpu_count() or 1)) as threads:
-        return np.concatenate(list(threads.map(part, range(parts))))
+def _counted(values: Array, low: int | None, high: int | None) -> tuple[Array, Array]:
+    """The different values from low to below high, in order, and how often each comes."""
+    if low is not None:
+        values = (
+            values[values >= low] if high is None else values[(values >= low) & (values < high)]
+        )
+    elif high is not None:
+        values = values[values < high]
+    values = np.sort(values)
+    first = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])[: len(values)])
+    return values[first], np.diff(first, append=len(values))
 
 
 def _sample(split: Split, most: int, mark: int) -> Iterator[Array]:
