@@ -31,3 +31,5 @@ def test_the_script_of_most_letters() -> None:
         "Latin",
     ]
     assert scripts_of([]).tolist() == []
+    long = ["中" * (1 << 20), "é" * (1 << 20) + "中"]
+    assert [NAMES[kind] for kind in scripts_of(long)] == ["Chinese", "Latin"]

@@ -27,6 +27,8 @@ _RANGES = {
 }
 NAMES = ("none", *_RANGES)
 USUAL = ("none", "Latin", "Chinese")  # what this project is for
+_BITS = 21  # of a counter, three of which fit into 8 bytes; a document has a million characters
+_MOST = (1 << _BITS) - 1
 
 
 @cache
@@ -39,6 +41,16 @@ def _table() -> npt.NDArray[np.uint8]:
     return table
 
 
+@cache
+def _counters() -> npt.NDArray[np.int64]:
+    """What a character adds to all letters, Latin and Chinese ones: three numbers in one."""
+    table = _table()
+    counters = (table != 0).astype(np.int64)
+    for place, name in enumerate(USUAL[1:], 1):
+        counters += (table == NAMES.index(name)).astype(np.int64) << place * _BITS
+    return counters
+
+
 def scripts_of(lines: Sequence[str]) -> npt.NDArray[np.uint8]:
     """The number (in NAMES) of the script of each line; lines in plain ASCII count as Latin."""
     found = np.full(len(lines), NAMES.index("Latin"), np.uint8)
@@ -48,16 +60,16 @@ def scripts_of(lines: Sequence[str]) -> npt.NDArray[np.uint8]:
     # Each line ends in a newline, whose place tells where the next one begins.
     text = "".join([lines[at] + "\n" for at in other])
     codes = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)
-    kinds = _table()[codes]
     ends = np.flatnonzero(codes == 10)
     starts = np.concatenate([[0], ends[:-1] + 1])
-    letters = np.add.reduceat(kinds != 0, starts, dtype=np.int32)
+    sums = np.add.reduceat(_counters()[codes], starts)
+    letters = sums & _MOST
     best = np.zeros(len(other), np.uint8)
-    for name in USUAL[1:]:  # what has more than half of the letters needs no further look
-        number = NAMES.index(name)
-        best[2 * np.add.reduceat(kinds == number, starts, dtype=np.int32) > letters] = number
+    for place, name in enumerate(USUAL[1:], 1):  # what has more than half needs no further look
+        best[2 * (sums >> place * _BITS & _MOST) > letters] = NAMES.index(name)
     for at in np.flatnonzero((best == 0) & (letters > 0)).tolist():
-        counts = np.bincount(kinds[starts[at] : ends[at]], minlength=len(NAMES))
+        kinds = _table()[codes[starts[at] : ends[at]]]
+        counts = np.bincount(kinds, minlength=len(NAMES))
         best[at] = counts[1:].argmax() + 1  # digits and punctuation belong to every script
     found[other] = best
     return found

@@ -14,10 +14,7 @@ which is never predicted.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -92,13 +89,13 @@ class Bigrams:
         self._rows.append(pairs[row[1:] != self.base - 1])
 
     def finish(self) -> None:
-        """Sorts and counts all pairs, each part of them in a thread."""
+        """Sorts all pairs and counts the equal ones."""
         pairs = np.concatenate([*self._rows, np.empty(0, self._dtype)])
         self._rows = []
-        borders = _borders(pairs)
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            parts = list(threads.map(lambda part: _counted(pairs, *part), pairwise(borders)))
-        self.pairs, self.counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        pairs.sort()
+        first = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)])
+        self.pairs = pairs[first]
+        self.counts = np.diff(first, append=len(pairs))
         left = (self.pairs // self._dtype.type(self.base)).astype(np.int64)
         self.types = np.bincount(left, minlength=self.base)
         self.totals = np.bincount(left, self.counts, self.base)
@@ -114,27 +111,6 @@ class Bigrams:
         types, totals = self.types[before], self.totals[before]
         mixed = (counts + types * base) / np.maximum(totals + types, 1)
         return np.where(totals > 0, mixed, base)  # after a token never seen, only frequencies help
-
-
-def _borders(values: Array, parts: int = 4) -> list[int | None]:
-    """Values that cut all of them into parts of about equal size; None for both ends."""
-    if len(values) < 1 << 20:
-        return [None, None]
-    some = np.sort(values[:: len(values) // 1024])
-    return [None, *(int(some[len(some) * n // parts]) for n in range(1, parts)), None]
-
-
-def _counted(values: Array, low: int | None, high: int | None) -> tuple[Array, Array]:
-    """The different values from low to below high, in order, and how often each comes."""
-    if low is not None:
-        values = (
-            values[values >= low] if high is None else values[(values >= low) & (values < high)]
-        )
-    elif high is not None:
-        values = values[values < high]
-    values = np.sort(values)
-    first = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])[: len(values)])
-    return values[first], np.diff(first, append=len(values))
 
 
 def _sample(split: Split, most: int, mark: int) -> Iterator[Array]:
