@@ -45,7 +45,7 @@ def _table() -> npt.NDArray[np.uint8]:
 def _counters() -> npt.NDArray[np.int64]:
     """What a character adds to all letters, Latin and Chinese ones: three numbers in one."""
     table = _table()
-    counters = (table != 0).astype(np.int64)
+    counters: npt.NDArray[np.int64] = (table != 0).astype(np.int64)
     for place, name in enumerate(USUAL[1:], 1):
         counters += (table == NAMES.index(name)).astype(np.int64) << place * _BITS
     return counters
