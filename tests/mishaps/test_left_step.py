@@ -15,7 +15,14 @@ from tianci.errors import Stopped
 from tianci.train.loop import Learner
 from tianci.train.presets import PACES
 
-PIECES = {"steps": 6, "batch_tokens": 512, "micro_tokens": 100, "dropout": 0.1, "save_every": 100, "log_every": 1}
+PIECES = {
+    "steps": 6,
+    "batch_tokens": 512,
+    "micro_tokens": 100,
+    "dropout": 0.1,
+    "save_every": 100,
+    "log_every": 1,
+}
 
 
 @pytest.fixture

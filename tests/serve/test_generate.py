@@ -15,6 +15,7 @@ from tianci.cli import main
 from tianci.errors import UserError
 from tianci.models import gpt2
 from tianci.serve.predictor import Predictor, load
+from tianci.serve.writing import prepare, text_of
 
 PROMPTS = ["我 们 的 the dog", "天", "a b c a b", "今 天 气 不 错 在 人 大 中 到"]
 
@@ -102,6 +103,13 @@ def test_what_is_told_grows_to_the_whole(model) -> None:
     heard: list[str] = []
     found = model.generate("天", longest=10, temperature=0.0, tell=lambda n, t: heard.append(t))
     assert heard and all(found["text"].startswith(text.rstrip()) for text in heard)
+
+
+def test_the_text_fits_behind_its_prompt(model) -> None:
+    """Chinese without blanks, words with one; as if the whole had been written at once."""
+    ids = model.tokenizer.ids(["我们的 the dog 天"], special=False)[0]
+    assert text_of(model, ids[3:], prepare(model, "我们的")) == "the dog天"
+    assert text_of(model, ids[4:], prepare(model, "我们的 the")) == " dog天"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from tianci.text.readable import readable
+from tianci.text.readable import readable, without_blanks
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,11 @@ from tianci.text.readable import readable
 )
 def test_readable(decoded: str, written: str) -> None:
     assert readable(decoded) == written
+
+
+def test_what_is_written_stays_when_more_follows() -> None:
+    """A stream prints what is new; what it has printed must not change."""
+    pieces = ["他", "说", "hello,", "it", "'", "s", "3.", "5", "%", "（", "对", "）", "。", "ok"]
+    texts = [without_blanks(" ".join(pieces[:n])) for n in range(1, len(pieces) + 1)]
+    assert all(late.startswith(soon) for soon, late in pairwise(texts))
+    assert texts[-1] == "他说hello, it ' s 3. 5 %（对）。ok"

@@ -42,10 +42,11 @@ def continue_texts(
     asked = [_asked(model, n, text, stop, tell, settings) for n, text in enumerate(texts)]
     found: list[dict[str, Any]] = []
     for start in range(0, len(asked), TOGETHER):
-        for written in write(model, asked[start : start + TOGETHER], settings, lambda: None):
-            found.append(
-                {"text": _cut(text_of(model, written.ids), stop), "ids": list(written.ids)}
-            )
+        some = asked[start : start + TOGETHER]
+        texts_of_some = write(model, some, settings, lambda: None)
+        for one, written in zip(some, texts_of_some, strict=True):
+            text = _cut(text_of(model, written.ids, one), stop)
+            found.append({"text": text, "ids": list(written.ids)})
     return found
 
 
@@ -82,8 +83,10 @@ def _asked(
             "smaller --max-new-tokens"
         )
     if tell is not None:
-        heard = tell
-        asked = dataclasses.replace(asked, tell=lambda ids: heard(number, text_of(model, ids)))
+        heard, plain = tell, asked
+        asked = dataclasses.replace(
+            asked, tell=lambda ids: heard(number, text_of(model, ids, plain))
+        )
     return until(model, asked, stop) if stop else asked
 
 

@@ -220,7 +220,7 @@ async def generate(asked: GenerateRequest, call: Call) -> Generated | AsyncItera
         return _events(call, model, question, how)
     job = call.submit(Write(model.predictor, how), [question], [_cost(question, how)])
     (written,) = await call.wait(job)
-    return Generated(text_of(model.predictor, written.ids), list(written.ids))
+    return Generated(text_of(model.predictor, written.ids, question), list(written.ids))
 
 
 def _how(asked: GenerateRequest, model: Served) -> Writing:
@@ -254,9 +254,9 @@ def _events(call: Call, model: Served, question: Asked, how: Writing) -> AsyncIt
     async def events() -> AsyncIterator[bytes]:
         try:
             while ids := await news.get():
-                yield _event({"text": text_of(model.predictor, ids), "id": ids[-1]})
+                yield _event({"text": text_of(model.predictor, ids, question), "id": ids[-1]})
             (written,) = job.future.result()
-            text = text_of(model.predictor, written.ids)
+            text = text_of(model.predictor, written.ids, question)
             yield b"event: done\n" + _event({"text": text, "ids": list(written.ids)})
         except Exception:  # the status has been sent: what is left is to say so in the stream
             yield b"event: error\n" + _event({"error": "Inference failed", "error_type": "Backend"})

@@ -24,7 +24,7 @@ from tianci.goals.tasks.generate import Generate
 from tianci.goals.writing import Allowed, next_scores
 from tianci.nn.inputs_first import lay_inputs_first
 from tianci.serve.predictor import Predictor
-from tianci.text.readable import readable
+from tianci.text.readable import readable, without_blanks
 
 __all__ = [
     "Asked",
@@ -114,16 +114,28 @@ def until(model: Predictor, asked: Asked, stops: Sequence[str]) -> Asked:
 
     def tell(ids: tuple[int, ...]) -> None:
         asked.tell(ids)
-        if any(stop in text_of(model, ids) for stop in stops):
+        if any(stop in text_of(model, ids, asked) for stop in stops):
             found.append(True)
 
     return replace(asked, tell=tell, gone=lambda: bool(found) or asked.gone())
 
 
-def text_of(model: Predictor, ids: Sequence[int]) -> str:
-    """What was written, as people write it; T5's sentinels are part of it."""
-    text = model.tokenizer.decode(list(ids), skip_special=not has_halves(model))
-    return readable(text) if _task(model) is not None else text
+def text_of(model: Predictor, ids: Sequence[int], asked: Asked) -> str:
+    """What was written, as people write it; T5's sentinels are part of it.
+
+    What goes on behind a text begins with the blank that stands between them, if there is one.
+    """
+    if not continues(model):
+        text = model.tokenizer.decode(list(ids), skip_special=not has_halves(model))
+        return readable(text) if _task(model) is not None else text
+    before, whole = (_joined(model, read) for read in (asked.ids, [*asked.ids, *ids]))
+    return whole[len(before) :]
+
+
+def _joined(model: Predictor, ids: Sequence[int]) -> str:
+    """A text of a decoder; where the vocabulary keeps no blanks, none stand around Chinese."""
+    text = model.tokenizer.decode(list(ids))
+    return without_blanks(text) if model.tokenizer.kind in ("wordpiece", "char") else text
 
 
 @torch.inference_mode()
