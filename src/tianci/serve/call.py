@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from tianci.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 SMALL = 16384  # bytes of a body whose tokenization is quicker than a change of threads
+WATCHED = 0.05  # seconds after which a request looks whether its client is still there
 BOUNDLESS = 1 << 30
 WINDOWED = ("tag", "answer")  # these read long inputs in windows, nothing is cut
 
@@ -58,27 +58,32 @@ class Call:
         return await self.wait(self.submit(kind, items, costs))
 
     async def wait(self, job: Job) -> list[Any]:
-        """What a job brings."""
-        left = asyncio.ensure_future(self.left())
+        """What a job brings; when the client goes meanwhile, the job is dropped."""
+        watching: list[asyncio.Task[None]] = []
+
+        def watch() -> None:
+            watching.append(job.loop.create_task(self._watch(job)))
+
+        # most answers are quicker than this, and a task of its own costs more than it saves then
+        later = job.loop.call_later(WATCHED, watch)
         try:
-            both: set[asyncio.Future[Any]] = {job.future, left}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not job.future.done():
-                raise ConnectionAbortedError
-            return job.future.result()
+            return await job.future
         except UserError as error:
             raise Refusal("Tokenizer", str(error)) from error
         finally:
-            if not job.future.done():
+            if not job.future.done() or job.future.cancelled():
                 self.batcher.drop(job)
-            left.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await left
+            later.cancel()
+            for task in watching:
+                task.cancel()
 
-    async def left(self) -> None:
-        """Returns when the client has gone."""
+    async def _watch(self, job: Job) -> None:
+        """Waits until the client goes, and drops its job then."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
+        self.batcher.drop(job)
+        if not job.future.done():
+            job.future.set_exception(ConnectionAbortedError())
 
     # ------------------------------------------------------------ tasks
 

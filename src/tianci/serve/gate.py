@@ -89,10 +89,12 @@ class Gate:
             )
 
     async def _pass(self, scope: Message, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
+        headers, service = dict(scope["headers"]), self.service
         try:
             if scope["path"] not in OPEN:
                 self._check(headers, scope["path"] in page_files())
+                if scope["method"] == "POST" and service.batcher.full:
+                    raise service.batcher.overloaded()  # before anything of it is looked at
         except Refusal as refusal:
             if refusal.status == 429 and not await throw_away(receive, headers):
                 refusal.headers["Connection"] = "close"

@@ -13,7 +13,9 @@ from tianci.settings import setting
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 BODY_SECONDS = 30.0  # a body that takes longer is given up
-THROWN_AWAY = 65536  # bytes of a refused body that are read so that the connection can stay
+# bytes of a refused body that are read: the connection can stay then, and the client, who may look
+# for an answer only when it has sent everything, gets one
+THROWN_AWAY = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,11 @@ async def throw_away(receive: Receive, headers: dict[bytes, bytes]) -> bool:
         return True  # there is none
     if length is None or length > THROWN_AWAY:
         return False
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect" or not message.get("more_body"):
-            return True
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    return True
+    except TimeoutError:
+        return False

@@ -18,6 +18,7 @@ from tianci.serve.plan import LOCAL, Plan
 from tianci.serve.runs import Runs
 from tianci.serve.server import make_app
 from tianci.serve.service import Service
+from tianci.serve.wire import Wire
 
 
 class Server(uvicorn.Server):
@@ -50,7 +51,7 @@ def config_of(app: Any) -> uvicorn.Config:
         proxy_headers=False,
         ws="none",
         # named, or uvicorn takes what it finds installed: this pair is the one that is tested
-        http="h11",
+        http=Wire,
         loop="asyncio",
         timeout_keep_alive=75,  # longer than nginx keeps its side open (60)
         h11_max_incomplete_event_size=65536,

@@ -42,6 +42,9 @@ def serve(plan: Plan, at: socket.socket) -> None:
     """Serves on a socket until a signal comes."""
     if os.environ.get("GOMP_SPINCOUNT") == tianci.SPIN:  # read when torch is imported
         os.environ["GOMP_SPINCOUNT"] = SPIN
+    # or each text wakes threads of the tokenizer, which costs more than reading it; requests are
+    # many anyway
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if plan.workers > 1:
         _supervise(plan, at)
     else:

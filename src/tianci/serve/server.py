@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,11 +14,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp
 
 from tianci.serve import docs_page, openapi
 from tianci.serve.call import Call
-from tianci.serve.gate import Gate
-from tianci.serve.limits import read_body
+from tianci.serve.gate import App, Gate, Message, Send
+from tianci.serve.limits import Receive, read_body
 from tianci.serve.metrics import TYPE
 from tianci.serve.page_files import page_files, page_info
 from tianci.serve.refusal import Refusal, form
@@ -25,6 +27,7 @@ from tianci.serve.routes import ROUTES, Route
 from tianci.serve.service import Service
 
 JSON = "application/json"
+ASIDE = 2  # threads that read and write large requests
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -33,28 +36,47 @@ def make_app(service: Service) -> Gate:
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
+        # few threads for what is large: each holds memory of its own long after its work
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(ASIDE, "aside"))
         loading = asyncio.wrap_future(service.start())
         yield
         await loading
         service.batcher.stop()
 
-    routes = [
-        StarletteRoute(one.path, _handler(one, service), methods=[one.method]) for one in ROUTES
-    ]
-    routes += [
-        StarletteRoute(path, handler, methods=["GET"]) for path, handler in _fixed(service).items()
-    ]
-    routes += [
-        StarletteRoute(path, _named("/page/*", _page(path)), methods=["GET"])
-        for path in page_files()
-    ]
+    handlers = {(one.method, one.path): _handler(one, service) for one in ROUTES}
+    handlers |= {("GET", path): handler for path, handler in _fixed(service).items()}
+    handlers |= {("GET", path): _named("/page/*", _page(path)) for path in page_files()}
     app = Starlette(
-        routes=routes,
+        routes=[
+            StarletteRoute(path, handler, methods=[method])
+            for (method, path), handler in handlers.items()
+        ],
         lifespan=life,
         exception_handlers={HTTPException: _http_error, Refusal: _refused},
     )
     app.router.redirect_slashes = False
-    return Gate(app, service)
+    return Gate(_straight(handlers, app), service)
+
+
+def _straight(handlers: dict[tuple[str, str], Handler], app: ASGIApp) -> App:
+    """Asks the handler of a path that is written out; all else goes through the application's
+    layers, which cost as much as all the rest of a small answer."""
+
+    async def call(scope: Message, receive: Receive, send: Send) -> None:
+        handler = None
+        if scope["type"] == "http":
+            handler = handlers.get((scope["method"], scope["path"]))
+        if handler is None:
+            await app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            response = await handler(request)
+        except Refusal as error:
+            response = await _refused(request, error)
+        await response(scope, receive, send)
+
+    return call
 
 
 def _handler(route: Route, service: Service) -> Handler:
@@ -71,8 +93,6 @@ def _handler(route: Route, service: Service) -> Handler:
         body = await read_body(request.receive, headers, service.limits.body_bytes)
         if service.models is None:
             raise Refusal("Unhealthy", "the models are being loaded", {"Retry-After": "2"})
-        if decoder is not None and service.batcher.full:
-            raise service.batcher.overloaded()  # before the work of reading it
         value = None if decoder is None else _decode(decoder, body)
         call = Call(
             service.models, service.batcher, service.limits, request.receive, len(body),
