@@ -225,7 +225,7 @@ def test_the_first_lane_loads_before_it_answers() -> None:
 def test_who_may_run_side_by_side() -> None:
     model: Any = SimpleNamespace(engine="torch")
     other: Any = SimpleNamespace(engine="openvino")
-    assert Embed(model).shares and not Embed(other).shares  # it has all threads anyway
+    assert Embed(model).shares and Embed(other).shares
     assert not Write(model, Writing()).shares  # lets others in between its steps
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tianci.batch import Batch
+from tianci.engine.by_threads import ByThreads
 from tianci.engine.int8_torch import largest
 from tianci.engine.packed_graph import arrays, layout_rows, packed_graph
 from tianci.export.graph import Graph
@@ -14,21 +15,24 @@ from tianci.models.base import Encoder
 
 
 class InOnnx:
-    """A session; as many threads as torch has."""
+    """A session with as many threads as torch has where it is called."""
 
     most, slack = 1024, 1.25
 
     def __init__(self, model: Encoder, int8: bool = False):
-        graph = packed_graph(model, Graph(int8, largest()))
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3
-        self.session = onnxruntime.InferenceSession(
-            graph.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-        self.wanted = [one.name for one in self.session.get_inputs()]
+        graph = packed_graph(model, Graph(int8, largest())).model().SerializeToString()
+        self.sessions = ByThreads(lambda threads: _session(graph, threads))
+        self.wanted = [one.name for one in self.sessions.here().get_inputs()]
 
     def last(self, batch: Batch) -> Tensor:
         given = arrays(batch)
-        found = self.session.run(None, {name: given[name] for name in self.wanted})
+        session = self.sessions.here()  # may be asked by several threads at once
+        found = session.run(None, {name: given[name] for name in self.wanted})
         return torch.from_numpy(found[0][: layout_rows(batch)])
+
+
+def _session(graph: bytes, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from functools import cache
-from threading import Lock
+from queue import SimpleQueue
 from typing import Any
 
 import openvino
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tianci.batch import Batch
+from tianci.engine.by_threads import ByThreads
 from tianci.engine.packed_graph import WeightsOnly, arrays, layout_rows, packed_graph
 from tianci.models.base import Encoder
 
@@ -30,29 +31,47 @@ def _core() -> openvino.Core:
 
 
 class InOpenVino:
-    """A compiled model; as many threads as torch has."""
+    """A compiled model; each batch gets as many threads as torch has where it is called."""
 
     most, slack = 1024, 1.25
 
     def __init__(self, model: Encoder, int8: bool = False, group: int = GROUP):
         graph = packed_graph(model, WeightsOnly(int8))
         self.segments = any(one.name == "segments" for one in graph.inputs)
-        read = _core().read_model(io.BytesIO(graph.model().SerializeToString()))
-        settings: dict[str, Any] = {
-            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "f32",
-            "DYNAMIC_QUANTIZATION_GROUP_SIZE": group if int8 else 0,
-        }
-        self.compiled = _core().compile_model(read, "CPU", settings)
-        self.request = self.compiled.create_infer_request()
-        self.turn = Lock()  # a request runs one batch at a time
+        data, most = graph.model().SerializeToString(), torch.get_num_threads()
+        smallest = group if int8 else 0
+        self.requests = ByThreads(lambda threads: _requests(data, threads, most, smallest))
+        self.requests.here()
 
     def last(self, batch: Batch) -> Tensor:
         given = arrays(batch)
         if not self.segments:
             del given["segments"]
-        with self.turn:
-            found = self.request.infer(given, share_inputs=True, share_outputs=True)
+        free = self.requests.here()
+        request = free.get()  # a request runs one batch at a time
+        try:
+            found = request.infer(given, share_inputs=True, share_outputs=True)
             # a copy: the next call writes into the same memory
             return torch.from_numpy(found[0][: layout_rows(batch)]).clone()
+        finally:
+            free.put(request)
+
+
+def _requests(data: bytes, threads: int, most: int, group: int) -> SimpleQueue[Any]:
+    """As many requests as fit beside each other, each with so many threads."""
+    streams = max(1, most // threads)
+    settings: dict[str, Any] = {
+        "INFERENCE_NUM_THREADS": threads * streams,
+        "NUM_STREAMS": streams,
+        "INFERENCE_PRECISION_HINT": "f32",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": group,
+    }
+    if streams == 1:
+        settings["PERFORMANCE_HINT"] = "LATENCY"
+        del settings["NUM_STREAMS"]
+    read = _core().read_model(io.BytesIO(data))
+    compiled = _core().compile_model(read, "CPU", settings)
+    free: SimpleQueue[Any] = SimpleQueue()
+    for _ in range(streams):
+        free.put(compiled.create_infer_request())
+    return free

@@ -53,6 +53,11 @@ class Service:
             for one in models.served:
                 one.abilities  # noqa: B018  (tries the model out: now, not at the first request)
                 warm(one.predictor)
+            # engines with threads of their own are made once more, for batches side by side
+            torch.set_num_threads(max(1, self.threads // self.lanes))
+            for one in models.served:
+                warm(one.predictor)
+            torch.set_num_threads(self.threads)
             self.models = models
         except Exception as error:
             self.failed = error

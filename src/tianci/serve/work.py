@@ -43,9 +43,8 @@ class Work:
 
     @property
     def shares(self) -> bool:
-        # patient work changes its model for a moment (hooks, the order of weights in memory), and
-        # the other engines have threads of their own, all of them
-        return not self.patient and self.model.engine in ("torch", "modules")
+        # patient work changes its model for a moment (hooks, the order of weights in memory)
+        return not self.patient
 
 
 @dataclass(frozen=True)
