@@ -9,7 +9,7 @@ machine is busy for all. `--also` adds our server with other options as a furthe
 
 Added latency: one client on one connection, one text at a time; from its request to the whole
 answer, minus what the same text takes (tokens, forward pass, pooling) in a process that does
-nothing else, with as many threads, which wait for each other as torch has it (awake; our server's
+nothing else, by the same engine with as many threads, which wait for each other as torch has it (awake; our server's
 wait awake for 0.1 ms only). Blocks of the same texts take turns; told is the median difference.
 """
 
@@ -29,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,14 +100,14 @@ def peer(port: int, inline: bool) -> None:
     uvicorn.run(app, port=port, log_level="critical", access_log=False)
 
 
-def bare() -> None:
+def bare(engine: str) -> None:
     """For each line "from to" on standard input: the seconds of passes over these texts, singly."""
     import torch
 
     from tianci.serve.predictor import load
     from tianci.serve.work import Embed
 
-    model, some = load(model_folder()), texts()
+    model, some = load(model_folder(), engine=engine), texts()
     work = Embed(model, normalize=True)
     for line in sys.stdin:
         first, end = map(int, line.split())
@@ -147,13 +148,13 @@ def main() -> None:
     options.add_argument("--peer", type=int, help=argparse.SUPPRESS)
     options.add_argument("--inline", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--also", action="append", default=[], metavar="OPTIONS")
-    options.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    options.add_argument("--bare", metavar="ENGINE", help=argparse.SUPPRESS)
     chosen = read_options(options, rounds=1, seconds=2.0, clients=8)
     if chosen.peer:
         peer(chosen.peer, chosen.inline)
         return
     if chosen.bare:
-        bare()
+        bare(chosen.bare)
         return
     names = (OURS, *(f"{OURS} {more}" for more in chosen.also), POOL, INLINE)
     ports = {name: 8470 + n for n, name in enumerate(names)}
@@ -211,8 +212,9 @@ def latency(port: int, rounds: int, seconds: float) -> None:
     served, alone, some = list[float](), list[float](), texts()
     asked = [request("/embed", {"inputs": text}) for text in some]
     environment = {**os.environ, "GOMP_SPINCOUNT": "300000"}
+    engine = engine_of(port)
     pass_by_pass = subprocess.Popen(
-        [sys.executable, __file__, "--bare"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, __file__, "--bare", engine], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True, env=environment,
     )  # fmt: skip
     assert pass_by_pass.stdin and pass_by_pass.stdout
@@ -235,9 +237,15 @@ def latency(port: int, rounds: int, seconds: float) -> None:
     added = statistics.median(a - b for a, b in zip(served, alone, strict=True))
     print(
         f"\nOne client: {1e3 * statistics.median(served):.2f} ms per answer, tokens and forward "
-        f"pass alone {1e3 * statistics.median(alone):.2f} ms ({threads} threads); added "
+        f"pass alone {1e3 * statistics.median(alone):.2f} ms ({engine}, {threads} threads); added "
         f"{1e3 * added:.2f} ms (median difference of {len(served)} texts)"
     )
+
+
+def engine_of(port: int) -> str:
+    """Which engine the server has chosen; the passes beside it use the same."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/info") as answer:
+        return str(json.load(answer)["models"][0]["engine"])
 
 
 def seconds_of(connection: socket.socket, message: bytes) -> float:
