@@ -9,8 +9,9 @@ machine is busy for all. `--also` adds our server with other options as a furthe
 
 Added latency: one client on one connection, one text at a time; from its request to the whole
 answer, minus what the same text takes (tokens, forward pass, pooling) in a process that does
-nothing else, by the same engine with as many threads, which wait for each other as torch has it (awake; our server's
-wait awake for 0.1 ms only). Blocks of the same texts take turns; told is the median difference.
+nothing else, by the same engine with as many threads, which wait for each other as torch has it
+(awake; our server's wait awake for 0.1 ms only). Blocks of the same texts take turns; told is the
+median difference.
 """
 
 from __future__ import annotations
