@@ -122,6 +122,11 @@ def test_question(page_server: Live, opened: Open) -> None:
     inside = page.locator(".result").bounding_box()
     mark = page.locator("mark.best").bounding_box()
     assert inside and mark and inside["y"] < mark["y"] < inside["y"] + inside["height"]
+    page.set_viewport_size({"width": 360, "height": 800})  # a long answer has the whole line
+    name, track = (
+        page.locator(f".bar {part}").first.bounding_box() for part in (".name", ".track")
+    )
+    assert name and track and name["y"] + name["height"] <= track["y"]
 
 
 def test_choice(page_server: Live, opened: Open) -> None:

@@ -20,8 +20,8 @@ class InOnnx:
     most, slack = 1024, 1.25
 
     def __init__(self, model: Encoder, int8: bool = False):
-        graph = packed_graph(model, Graph(int8, largest())).model().SerializeToString()
-        self.sessions = ByThreads(lambda threads: _session(graph, threads))
+        # written anew for each: kept, it would hold the weights once more
+        self.sessions = ByThreads(lambda threads: _session(model, int8, threads))
         self.wanted = [one.name for one in self.sessions.here().get_inputs()]
 
     def last(self, batch: Batch) -> Tensor:
@@ -31,7 +31,8 @@ class InOnnx:
         return torch.from_numpy(found[0][: layout_rows(batch)])
 
 
-def _session(graph: bytes, threads: int) -> onnxruntime.InferenceSession:
+def _session(model: Encoder, int8: bool, threads: int) -> onnxruntime.InferenceSession:
+    graph = packed_graph(model, Graph(int8, largest())).model().SerializeToString()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3

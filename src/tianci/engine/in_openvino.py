@@ -14,6 +14,7 @@ from torch import Tensor
 from tianci.batch import Batch
 from tianci.engine.by_threads import ByThreads
 from tianci.engine.packed_graph import WeightsOnly, arrays, layout_rows, packed_graph
+from tianci.export.graph import Graph
 from tianci.models.base import Encoder
 
 GROUP = 128  # numbers of a row that share a scale, in int8
@@ -36,42 +37,40 @@ class InOpenVino:
     most, slack = 1024, 1.25
 
     def __init__(self, model: Encoder, int8: bool = False, group: int = GROUP):
-        graph = packed_graph(model, WeightsOnly(int8))
-        self.segments = any(one.name == "segments" for one in graph.inputs)
-        data, most = graph.model().SerializeToString(), torch.get_num_threads()
-        smallest = group if int8 else 0
-        self.requests = ByThreads(lambda threads: _requests(data, threads, most, smallest))
-        self.requests.here()
+        most, size = torch.get_num_threads(), group if int8 else 0
+        # written anew for each: kept, the graph would hold the weights once more
+        self.compiled = ByThreads(
+            lambda threads: _Compiled(packed_graph(model, WeightsOnly(int8)), threads, most, size)
+        )
+        self.compiled.here()
 
     def last(self, batch: Batch) -> Tensor:
-        given = arrays(batch)
-        if not self.segments:
+        compiled, given = self.compiled.here(), arrays(batch)
+        if not compiled.segments:
             del given["segments"]
-        free = self.requests.here()
-        request = free.get()  # a request runs one batch at a time
+        request = compiled.free.get()  # runs one batch at a time
         try:
             found = request.infer(given, share_inputs=True, share_outputs=True)
             # a copy: the next call writes into the same memory
             return torch.from_numpy(found[0][: layout_rows(batch)]).clone()
         finally:
-            free.put(request)
+            compiled.free.put(request)
 
 
-def _requests(data: bytes, threads: int, most: int, group: int) -> SimpleQueue[Any]:
+class _Compiled:
     """As many requests as fit beside each other, each with so many threads."""
-    streams = max(1, most // threads)
-    settings: dict[str, Any] = {
-        "INFERENCE_NUM_THREADS": threads * streams,
-        "NUM_STREAMS": streams,
-        "INFERENCE_PRECISION_HINT": "f32",
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": group,
-    }
-    if streams == 1:
-        settings["PERFORMANCE_HINT"] = "LATENCY"
-        del settings["NUM_STREAMS"]
-    read = _core().read_model(io.BytesIO(data))
-    compiled = _core().compile_model(read, "CPU", settings)
-    free: SimpleQueue[Any] = SimpleQueue()
-    for _ in range(streams):
-        free.put(compiled.create_infer_request())
-    return free
+
+    def __init__(self, graph: Graph, threads: int, most: int, group: int):
+        self.segments = any(one.name == "segments" for one in graph.inputs)
+        streams = max(1, most // threads)
+        settings: dict[str, Any] = {
+            "INFERENCE_NUM_THREADS": threads * streams,
+            "INFERENCE_PRECISION_HINT": "f32",
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": group,
+            **({"NUM_STREAMS": streams} if streams > 1 else {"PERFORMANCE_HINT": "LATENCY"}),
+        }
+        read = _core().read_model(io.BytesIO(graph.model().SerializeToString()))
+        compiled = _core().compile_model(read, "CPU", settings)
+        self.free: SimpleQueue[Any] = SimpleQueue()
+        for _ in range(streams):
+            self.free.put(compiled.create_infer_request())

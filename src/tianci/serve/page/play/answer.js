@@ -33,6 +33,6 @@ export default {
     const rows = spans.map((one, rank) => ({ name: one.answer, share: one.score, text: percent(one.score), best: rank === 0 && Boolean(found.answer) }));
     if (found.no_answer !== undefined) rows.push({ name: t("no_answer"), share: found.no_answer, text: percent(found.no_answer), best: !found.answer });
     root.append(el("h2", {}, t("in_context")), el("p", { class: "passage" }, marked(values.context, free)),
-      el("h2", {}, t("candidates")), bars(rows));
+      el("h2", {}, t("candidates")), bars(rows, { class: "bars wide" }));
   },
 };

@@ -26,6 +26,6 @@ export default {
     root.append(el("h2", {}, t("answer_is")), el("p", { class: "big" }, found.choice),
       bars(request.body.inputs.choices.map((name, n) => ({
         name, share: found.scores[n], text: percent(found.scores[n]), best: n === found.label,
-      }))));
+      })), { class: "bars wide" }));
   },
 };
