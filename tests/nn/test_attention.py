@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tianci.batch import Layout
-from tianci.nn import attention
+from tianci.nn import attention, dropped_attention
 from tianci.nn.dropout import dropout
 from tianci.nn.patterns import Causal, Full, Pattern
 
@@ -125,7 +125,7 @@ def test_dropped_weights_equal_a_fixed_mask_by_hand(
 def test_dropped_gradients_do_not_depend_on_the_pieces(
     piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "PIECE", piece)
+    monkeypatch.setattr(dropped_attention, "PIECE", piece)
 
     def fixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         torch.manual_seed(3)

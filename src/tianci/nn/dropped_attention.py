@@ -1,0 +1,135 @@
+"""Attention with dropout on its weights, for the CPU; near the speed of SDPA without dropout.
+
+SDPA's fast kernel for the CPU cannot drop, and the one that can takes twice as long.
+
+Shapes: Q packed queries, T packed tokens, H heads, D width of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
+from torch.autograd.function import once_differentiable
+
+from tianci.batch import Group, Layout
+from tianci.nn.dropout import draw, stretch, zeroed
+from tianci.nn.patterns import Pattern
+
+PIECE = 1 << 20  # attention weights made at a time: they stay in cache
+
+
+def seen(layout: Layout, group: Group) -> Tensor:
+    """(rows, 1, length, length) True where a token sees another one, in sequences with a prefix."""
+    reach = layout.reach[group.start : group.start + group.tokens]
+    place = torch.arange(group.length, device=reach.device)
+    return place <= reach.reshape(group.rows, 1, group.length, 1)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Where queries lie that are not all tokens: groups beside those of a layout."""
+
+    groups: tuple[Group, ...]
+
+
+class DroppedAttention(torch.autograd.Function):
+    """(Q, H, D), twice (T, H, D) -> (Q, H, D).
+
+    Saved per piece: q, k, v, the weights, and the weights that were kept (0 elsewhere), which are
+    the mask.
+    """
+
+    @staticmethod
+    @custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        asking: Queries | Layout,
+        layout: Layout,
+        pattern: Pattern,
+        rate: float,
+    ) -> Tensor:
+        mixed = query.new_empty(query.shape)
+        pieces = list(_pieces(asking.groups, layout.groups, query.shape[1]))
+        sizes = [query.shape[1] * asks.tokens * looks.length for asks, looks in pieces]
+        words = draw([sum(sizes)], query.dtype)
+        dice = iter(torch.split(stretch(words, [sum(sizes)]), sizes))
+        saved: list[Tensor] = []
+        for asks, looks in pieces:
+            q, k, v = _rows(query, asks), _rows(key, looks), _rows(value, looks)
+            scores = _product(q, k.mT, 1 / math.sqrt(q.shape[-1]))
+            if layout.prefix is not None:
+                by_row = scores.view(looks.rows, -1, looks.length, looks.length)
+                by_row.masked_fill_(~seen(layout, looks), -torch.inf)
+            elif pattern.causal:
+                scores += scores.new_full(scores.shape[1:], -torch.inf).triu(1)
+            weights = scores.softmax(-1)
+            kept = zeroed(weights, next(dice).view(weights.shape), rate)
+            _put(mixed, asks, _product(kept, v, 1 / (1 - rate)))
+            saved += (q, k, v, weights, kept)
+        ctx.save_for_backward(*saved)
+        ctx.pieces, ctx.rate, ctx.shape = pieces, rate, key.shape
+        return mixed
+
+    @staticmethod
+    @custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        dquery = gradient.new_empty(gradient.shape)
+        dkey, dvalue = (gradient.new_empty(ctx.shape) for _ in range(2))
+        saved = iter(ctx.saved_tensors)
+        for asks, looks in ctx.pieces:
+            q, k, v, weights, kept = (next(saved) for _ in range(5))
+            scale, up = 1 / math.sqrt(q.shape[-1]), 1 / (1 - ctx.rate)
+            g = _rows(gradient, asks)
+            _put(dvalue, looks, _product(kept.mT, g, up))
+            # nothing flows where a weight was dropped; where it was 0 anyway, the next line does it
+            dweights = torch.ops.aten.threshold_backward(_product(g, v.mT, up), kept, 0)
+            dscores = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)
+            _put(dquery, asks, _product(dscores, k, scale))
+            _put(dkey, looks, _product(dscores.mT, q, scale))
+        return dquery, dkey, dvalue, None, None, None, None
+
+
+def _pieces(
+    asking: Sequence[Group], looking: Sequence[Group], heads: int
+) -> Iterator[tuple[Group, Group]]:
+    """The runs of equal lengths, cut so that the weights of a piece stay in cache."""
+    for asks, looks in zip(asking, looking, strict=True):
+        step = max(1, PIECE // (heads * asks.length * looks.length))
+        for row in range(0, looks.rows, step):
+            rows = min(step, looks.rows - row)
+            yield (
+                Group(asks.start + row * asks.length, rows, asks.length),
+                Group(looks.start + row * looks.length, rows, looks.length),
+            )
+
+
+def _rows(packed: Tensor, piece: Group) -> Tensor:
+    """(T, H, D) -> (rows * H, length, D) of one piece."""
+    return _cut(packed, piece).reshape(-1, piece.length, packed.shape[-1])
+
+
+def _put(packed: Tensor, piece: Group, rows: Tensor) -> None:
+    """The way back: (rows * H, length, D) into their place in (T, H, D)."""
+    part = _cut(packed, piece)
+    part.copy_(rows.view(part.shape))
+
+
+def _cut(packed: Tensor, piece: Group) -> Tensor:
+    """(T, H, D) -> (rows, H, length, D) of one piece, without a copy."""
+    part = packed[piece.start : piece.start + piece.tokens]
+    return part.view(piece.rows, piece.length, *part.shape[1:]).transpose(1, 2)
+
+
+def _product(a: Tensor, b: Tensor, factor: float) -> Tensor:
+    """factor * a @ b in one call."""
+    return torch.baddbmm(a.new_empty(()), a, b, beta=0, alpha=factor)
