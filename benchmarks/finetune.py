@@ -69,11 +69,12 @@ def ours(size: str, count: int) -> tuple[Any, int]:
     give_head(model, task, settings)
     adam = strategy.optimizer(model, settings, 1e-5)
     source = RowsSource(task, examples, BATCH, 0)
+    train = Train(epochs=1, micro_tokens=task.piece_tokens)  # as tianci finetune does it
 
     def call() -> None:
         at = State(position=Position())
         Loop(
-            model, Joint((task,)), adam, Train(epochs=1), 1e-5, 0.1, lambda phase: source, at,
+            model, Joint((task,)), adam, train, 1e-5, 0.1, lambda phase: source, at,
             World(), False, 0, *[lambda told: None] * 4,
         ).run()  # fmt: skip
 

@@ -70,7 +70,6 @@ def sizes(size: str, vocabulary: int, dropout: float) -> Any:
 
 
 def ours(size: str, kind: str, dropout: float = 0.1) -> tuple[Any, int]:
-    import torch
 
     from tianci import checkpoint
     from tianci.train import optimizer
@@ -94,7 +93,7 @@ def ours(size: str, kind: str, dropout: float = 0.1) -> tuple[Any, int]:
             batch = fresh.batch(np.arange(i * ROWS, (i + 1) * ROWS))
             loss, _ = learner(batch, goal.count(batch))
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.clip(parameters, 1.0)
             adam.step()
             adam.zero_grad(set_to_none=True)
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tianci.batch import Batch
 from tianci.checkpoint import Checkpoint
 from tianci.goals.base import Joint, Loss
-from tianci.train import fitting, parallel, schedule, trouble
+from tianci.train import fitting, optimizer, parallel, schedule, trouble
 from tianci.train.examples import Ids, Position
 from tianci.train.parallel import World
 from tianci.train.settings import Train
@@ -157,7 +157,7 @@ class Loop:
             parallel.exchange(parameters, self.world)
             sums = parallel.total(sums, self.world)
             limit = self.settings.clip or float("inf")
-            norm = float(torch.nn.utils.clip_grad_norm_(parameters, limit))
+            norm = optimizer.clip(parameters, limit)
             good = math.isfinite(norm) and bool(torch.isfinite(sums).all())
             good = bool(parallel.agree(float(good), self.world))
             if good:

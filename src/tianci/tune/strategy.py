@@ -12,7 +12,7 @@ from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
 from tianci.nn import adapter, initial
 from tianci.nn.crf import ChainField
-from tianci.train.optimizer import BertAdam, decayed
+from tianci.train.optimizer import BertAdam, adamw, decayed
 from tianci.tune.settings import Finetune
 
 Thaw = Callable[[float], None]
@@ -110,7 +110,7 @@ def optimizer(model: Checkpoint, settings: Finetune, lr: float) -> torch.optim.O
         )
     if settings.optimizer == "bert-adam":
         return BertAdam(groups, lr=lr, betas=(0.9, 0.999), eps=1e-6)
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.999), eps=1e-8, fused=True)
+    return adamw(groups, lr, (0.9, 0.999), 1e-8)
 
 
 def _levels(model: Checkpoint, settings: Finetune) -> Iterator[tuple[float, list[nn.Module]]]:

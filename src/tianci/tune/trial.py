@@ -39,6 +39,7 @@ from tianci.tune.settings import Finetune
 from tianci.tune.start import begin, from_scratch
 
 METRIC_EPSILON = 1e-9
+GPU_TOKENS = 8192  # of one forward pass
 
 
 @dataclass(frozen=True)
@@ -210,14 +211,14 @@ class _Trial:
         return Joint(tuple(parts))
 
     def _train_settings(self) -> Train:
-        s = self.settings
+        s, on_cpu = self.settings, self.work.world.device == "cpu"
         return Train(
             steps=s.steps,
             minutes=s.minutes,
             epochs=s.planned_epochs(len(self.work.train)),
             schedule=s.schedule,
             clip=s.clip,
-            micro_tokens=self.task.piece_tokens,
+            micro_tokens=max(self.task.piece_tokens, 1 if on_cpu else GPU_TOKENS),
             save_every=s.save_every or self.source.batches_of_epoch,
         )
 

@@ -60,7 +60,7 @@ class Task(Goal):
     head_kind: ClassVar[str]  # the family's standard head: sequence, token, span, choice
     per_token: ClassVar[bool] = False  # whether a head of our own speaks about tokens
     metric: ClassVar[str]  # the score that dev data choose by; higher is better
-    piece_tokens: ClassVar[int] = 8192  # tokens of one forward pass; more are accumulated
+    piece_tokens: ClassVar[int] = 1024  # of one forward pass on a CPU: its states stay in cache
 
     # whether texts need tokens around and between them: one state must speak for all, or end it
     marked: ClassVar[bool] = True
