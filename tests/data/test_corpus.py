@@ -9,6 +9,7 @@ import pytest
 from tests.data.conftest import ids
 from tianci.data.corpus import Corpus, token_type
 from tianci.data.prepare import PrepareSettings, prepare
+from tianci.data.statistics import entropies
 from tianci.errors import UserError
 from tianci.files import read_json, write_json
 from tianci.manifest import write_sealed
@@ -132,3 +133,12 @@ def test_reading_needs_no_torch(store: Path) -> None:
         "assert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_entropies_leave_no_file_mapped(store: Path) -> None:
+    corpus = Corpus(store)
+    before = entropies(corpus)
+    shards = corpus.split("train").shards
+    assert not any({"tokens", "sentences"} & set(vars(shard)) for shard in shards)
+    assert shards[0].tokens.tolist()[:2] == ids("the", "cat")  # mapped again when asked
+    assert entropies(corpus) == before

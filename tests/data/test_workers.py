@@ -100,7 +100,7 @@ def test_few_items_wait() -> None:
     with Staff(2, __name__) as staff:
         answers = staff.in_order(items(), multiply, (1,))
         next(answers)
-        assert taken <= 5
+        assert taken <= 4
         answers.close()
 
 

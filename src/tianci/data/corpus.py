@@ -86,6 +86,11 @@ class Shard:
         bits = np.unpackbits(self._words[first : (end + 7) // 8])
         return bits[start - first * 8 : end - first * 8].astype(np.bool_)
 
+    def let_go(self) -> None:
+        """Unmaps the files, for whoever reads many shards once; they are mapped again if needed."""
+        for name in ("tokens", "sentences", "documents", "_words"):
+            self.__dict__.pop(name, None)
+
     def document(self, number: int) -> list[Tokens]:
         """The sentences of one document."""
         first, last = self.documents[number], self.documents[number + 1]

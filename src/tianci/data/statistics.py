@@ -122,6 +122,7 @@ def _sample(split: Split, most: int, mark: int) -> Iterator[Array]:
         starts = shard.sentences[: np.searchsorted(shard.sentences, len(tokens))]
         if len(tokens):
             yield np.append(np.insert(tokens, starts, mark), tokens.dtype.type(mark))
+        shard.let_go()  # mapped files count as memory of this process, and there may be many
 
 
 def _every_tenth(rows: list[Array]) -> tuple[list[Array], list[Array]]:

@@ -118,6 +118,7 @@ def _work(source: BinaryIO, done: SimpleQueue[Callable[[], Any] | None]) -> None
                 work = make(*arguments)
             else:
                 done.put(work(item))
+            del item  # or there were two while the next one comes in
         except Exception as error:
             done.put(partial(_fail, error))
             if work is None:
@@ -192,7 +193,7 @@ class Staff:
                 # as bytes, which are smaller than what they are made of
                 waiting.append(threads.submit(call, pickle.dumps(item, protocol=5)))
                 del item
-                while len(waiting) > places:
+                while len(waiting) >= places:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
