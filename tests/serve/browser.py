@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PATIENCE = 30_000  # milliseconds; for busy machines
+PATIENCE = 90_000  # milliseconds; for busy machines
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
 # each of these would call window.hacked(), were it ever read as HTML or as script
 HOSTILE = '<img src=x onerror="window.hacked()">'

@@ -152,7 +152,7 @@ class Monitor:
 
     def pairs(self, name: str, accuracy: float, count: int) -> Finding | None:
         """Judges a question with two answers that should be well above chance by the end."""
-        if abs(accuracy - 0.5) < 2 / math.sqrt(max(1, count)):
+        if abs(accuracy - 0.5) < 1 / math.sqrt(max(1, count)):  # two standard deviations
             return self._once(
                 "pairs",
                 f"{name} is at chance ({accuracy:.1%} of {count}): train longer; if it stays "
