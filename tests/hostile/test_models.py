@@ -34,7 +34,16 @@ def test_hostile_models_are_refused(name: str, folder: Path) -> None:
     corpus.REFUSED[name](folder)
     rows = folder.parent / "rows.jsonl"
     rows.write_text('{"text": "a"}\n')
-    asked = [("info", folder), ("embed", folder, rows, "--out", folder.parent / "x.npy")]
+    labelled = folder.parent / "labelled.jsonl"
+    labelled.write_text("".join(f'{{"text": "{n}", "label": "{n % 2}"}}\n' for n in range(20)))
+    tune = ("finetune", "classify", "--model", folder, "--train", labelled, "--dev", labelled,
+            "--out", folder.parent / "out", "--force", "--quiet")  # fmt: skip
+    asked = [
+        ("info", folder),
+        ("embed", folder, rows, "--out", folder.parent / "x.npy"),
+        ("serve", folder, "--port", "0", "--quiet"),
+        tune,
+    ]
     if name != READ_BY_TIANCI_ONLY:
         asked.append(("convert", folder, folder.parent / "out"))
     if name == "task that is a module":  # only who asks for the task reads its name
