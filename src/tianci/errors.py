@@ -21,8 +21,12 @@ class Failed(RuntimeError):  # noqa: N818  (reads as what happened)
     """Something failed while running; the message is the whole story, exit code 1."""
 
 
-class Stopped(Exception):  # noqa: N818  (not an error: everything was saved)
-    """A signal ended the work after it was saved; the message says how to go on."""
+class Stopped(BaseException):
+    """A signal ended the work after it was saved; the message says how to go on.
+
+    Like KeyboardInterrupt no Exception: it may come inside of a library that takes every Exception
+    for a fault of the data (torch does so when it loads weights).
+    """
 
     def __init__(self, number: int, message: str):
         super().__init__(message)

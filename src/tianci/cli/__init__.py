@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         _clean_up_on_termination()
         code = tianci.main(arguments, prog_name="tianci", standalone_mode=False)
-    except Exception as error:
+    except (Exception, Stopped) as error:
         if "--debug" in arguments:
             raise
         code = _complain(error)
@@ -101,7 +101,7 @@ def _clean_up_on_termination() -> None:
         signal.signal(signal.SIGTERM, stop)
 
 
-def _complain(error: Exception) -> int:
+def _complain(error: Exception | Stopped) -> int:
     """One sentence on standard error; the exit code."""
     if isinstance(error, click.Abort):
         print("tianci: stopped", file=sys.stderr)

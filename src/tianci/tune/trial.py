@@ -102,7 +102,7 @@ def _check_best(work: Work, folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-class Interrupted(Exception):  # noqa: N818  (not an error: everything was saved)
+class Interrupted(BaseException):
     """A signal came; the trial is saved."""
 
     def __init__(self, number: int):
