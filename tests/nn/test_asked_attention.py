@@ -22,6 +22,7 @@ ASKED = {
     "some several times, some never": [1, 3, 9, 2, 13, 14, 12],
     "only the first sequences": [0, 4],
     "one": [17],
+    "nobody": [],
 }
 
 
@@ -35,7 +36,8 @@ def attention() -> SelfAttention:
 
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
 def test_states_and_gradients_are_those_of_the_whole(asked: list[int]) -> None:
-    part, layout, at = attention(), Layout(LENGTHS), torch.tensor(asked)
+    part, layout = attention(), Layout(LENGTHS)
+    at = torch.tensor(asked, dtype=torch.int64)
     x = torch.randn(layout.tokens, 6, dtype=torch.float64, requires_grad=True)
     learned = [x, *part.parameters()]
     whole = part(x, layout)[at]

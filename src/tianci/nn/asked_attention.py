@@ -34,11 +34,14 @@ def attend_asked(
 ) -> Tensor:
     """(T, W) -> (A, W): what attention brings to the tokens that ask, in their order."""
     width = x.shape[1]
-    query = F.linear(x[asked], qkv.weight[:width], qkv.bias[:width]).view(len(asked), heads, -1)
+    size = width // heads
+    query = F.linear(x[asked], qkv.weight[:width], qkv.bias[:width]).view(-1, heads, size)
+    if not len(asked):  # a piece of a batch in which nothing is hidden
+        return query.flatten(1)
     owner = layout.sequence[asked]
     if len(asked) == len(layout) and torch.equal(owner, torch.arange(len(layout))):
         return _single(x, query, qkv, layout, rate).flatten(1)
-    pairs = F.linear(x, qkv.weight[width:], qkv.bias[width:]).view(len(x), 2, heads, -1)
+    pairs = F.linear(x, qkv.weight[width:], qkv.bias[width:]).view(-1, 2, heads, size)
     key, value = pairs.unbind(1)
     queries, fill, place = spread(owner.numpy(), layout.groups)
     mixed = _several(query[torch.from_numpy(fill)], key, value, queries, layout, rate)
