@@ -81,24 +81,37 @@ def main(arguments: list[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # half a character, or one that the terminal cannot show, is written as JSON escapes it
         sys.stdout.reconfigure(errors="backslashreplace")
+    received: list[int] = []
     try:
-        _clean_up_on_termination()
+        _clean_up_on_termination(received)
         code = tianci.main(arguments, prog_name="tianci", standalone_mode=False)
     except (Exception, Stopped) as error:
         if "--debug" in arguments:
             raise
-        code = _complain(error)
+        known = isinstance(error, Stopped | click.Abort)
+        # a library may have made something else of the signal that came inside of it
+        told = error if known or not received else _stopped(received[0])
+        code = _complain(told)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _clean_up_on_termination() -> None:
+def _clean_up_on_termination(received: list[int]) -> None:
     """SIGTERM ends like Ctrl-C does: with what is half-written removed, and an exit code."""
 
     def stop(number: int, _: object) -> None:
-        raise Stopped(number, "stopped by SIGTERM")
+        received.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise _stopped(number)
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+            signal.signal(signal.SIGINT, stop)
+
+
+def _stopped(number: int) -> Stopped:
+    return Stopped(number, f"stopped by {signal.Signals(number).name}")
 
 
 def _complain(error: Exception | Stopped) -> int:
