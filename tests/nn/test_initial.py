@@ -56,7 +56,7 @@ def test_heads_begin_by_looking_beside_them() -> None:
         for head, offset in enumerate((-1, 1, -2, 2)):
             best = (query[:, head] @ key[:, head].T).argmax(-1)
             found = (best[inner] == inner + offset).float().mean()
-            assert found > 0.7, (head, found)  # the slower waves disturb a few places
+            assert found > 0.8, (head, found)  # the slower waves disturb a few places
     third = model.stack.blocks[2].attention.part.qkv.weight
     assert third.abs().max() < 0.2  # the layers above begin as BERT's do
 
