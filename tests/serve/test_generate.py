@@ -105,6 +105,15 @@ def test_what_is_told_grows_to_the_whole(model) -> None:
     assert heard and all(found["text"].startswith(text.rstrip()) for text in heard)
 
 
+def test_an_empty_text_is_refused_with_the_way_out(model, folder, capsys) -> None:
+    for text in ("", "  \n"):
+        with pytest.raises(UserError, match="the text is empty; give the word it begins with"):
+            model.generate(text, longest=3)
+    with pytest.raises(SystemExit) as stop:
+        main(["generate", str(folder), ""])
+    assert stop.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+
+
 def test_the_text_fits_behind_its_prompt(model) -> None:
     """Chinese without blanks, words with one; as if the whole had been written at once."""
     ids = model.tokenizer.ids(["我们的 the dog 天"], special=False)[0]

@@ -75,6 +75,8 @@ def _asked(
     asked = prepare(model, text)
     if not asked.ids:
         raise UserError("the text is empty, and this model has no token to begin with; give a word")
+    if not text.strip():
+        raise UserError("the text is empty; give the word it begins with")
     room = room_before(model, how)
     if len(asked.ids) > room:
         wanted = f"{how.longest} new ones are wanted, but the model reads {model.limit}"

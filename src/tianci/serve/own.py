@@ -214,7 +214,7 @@ async def generate(asked: GenerateRequest, call: Call) -> Generated | AsyncItera
         else:
             ids = question.ids[-room:]  # what stands nearest to the new text counts most
         question = dataclasses.replace(question, ids=ids, segments=question.segments[:room])
-    if not question.ids:
+    if not asked.inputs.strip() or not question.ids:
         raise Refusal("Empty", "`inputs` cannot be empty")
     if asked.stream:
         return _events(call, model, question, how)
