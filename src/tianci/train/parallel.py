@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,9 @@ def join() -> World:
         if device != "cpu":
             torch.cuda.set_device(device)
         dist.init_process_group("gloo" if device == "cpu" else "nccl")
+        # gloo's threads let go of tensors a moment after the last exchange; if Python has begun to
+        # end by then, they end the process with it (SIGABRT)
+        atexit.register(leave)
     return World(dist.get_rank(), dist.get_world_size(), device)
 
 
