@@ -1,6 +1,6 @@
 """A million wrong files: mutations led by coverage (atheris), everything that reads, in turn.
 
-    python benchmarks/soak_fuzz.py [--cases 1000000] [--minutes 60] [--only NAME] [--seed 0]
+    python benchmarks/soak_fuzz.py [--cases 1000000] [--minutes 60] [--jobs 2] [--only NAME]
 
 `make soak` runs it. Each target runs in a process of its own, so that a crash of a library is a
 finding too, not the end. Prints one table; exit code 1 where there is a finding. The short version
@@ -16,7 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))  # tests/hostile has the targets
@@ -81,10 +84,57 @@ def fuzz(number: int, cases: int, seconds: float, seed: int, out: Path) -> None:
         atheris.Fuzz()
 
 
+@dataclass
+class Share:
+    """What one target gets of the cases and of the time, and what came of it."""
+
+    number: int
+    name: str
+    cases: int
+    seconds: float
+    seed: int
+    report: dict[str, Any] = field(default_factory=dict)
+    took: float = 0.0
+
+    def run(self) -> Share:
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "report.json"
+            begun = time.monotonic()
+            done = subprocess.run(
+                [sys.executable, __file__, "--target", str(self.number), "--out", str(out),
+                 "--cases", str(self.cases), "--seed", str(self.seed),
+                 "--minutes", str(self.seconds / 60)],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+            try:
+                self.report = json.loads(out.read_text())
+            except (OSError, ValueError):
+                self.report = {"cases": 0, "findings": []}
+        if done.returncode != 0:
+            tail = done.stderr.decode("utf-8", "replace").strip()[-300:]
+            said = f"the process ended with {done.returncode}: {tail}"
+            self.report["findings"].append([said, ""])
+        self.took = time.monotonic() - begun
+        return self
+
+    @property
+    def in_time(self) -> bool:
+        return bool(self.report["cases"] >= self.cases)
+
+    def tell(self) -> None:
+        count, found = self.report["cases"], self.report["findings"]
+        rate = count / self.took
+        print(f"{self.name:<28}{count:>10,}{rate:>10,.0f}{len(found):>10}", flush=True)
+        for text, data in found[:SHOWN]:
+            print(f"    {text[:300]}\n    case {data}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--cases", type=int, default=1_000_000, help="in all")
     parser.add_argument("--minutes", type=float, default=60, help="at most, in all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at a time")
     parser.add_argument("--only", default="", help="targets whose name has this in it")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--target", type=int, help=argparse.SUPPRESS)
@@ -96,37 +146,24 @@ def main() -> int:
     from tests.hostile.targets import targets
 
     chosen = [(n, t) for n, t in enumerate(targets()) if asked.only in t.name]
-    shares = sum(target.share for _, target in chosen)
-    print(f"seed {asked.seed}; at most {asked.minutes:g} minutes")
+    print(f"seed {asked.seed}; at most {asked.minutes:g} minutes, {asked.jobs} at a time")
     print(f"{'target':<28}{'cases':>10}{'a second':>10}{'findings':>10}")
-    total = bad = 0
-    for number, target in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "report.json"
-            part = target.share / shares
-            begun = time.monotonic()
-            done = subprocess.run(
-                [sys.executable, __file__, "--target", str(number), "--out", str(out),
-                 "--cases", str(-(-int(asked.cases * part) // 1)), "--seed", str(asked.seed),
-                 "--minutes", str(asked.minutes * part)],
-                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-            try:
-                report = json.loads(out.read_text())
-            except (OSError, ValueError):
-                report = {"cases": 0, "findings": []}
-            if done.returncode != 0:
-                tail = done.stderr.decode("utf-8", "replace").strip()[-300:]
-                report["findings"].append([f"the process ended with {done.returncode}: {tail}", ""])
-        seconds = time.monotonic() - begun
-        total, bad = total + report["cases"], bad + len(report["findings"])
-        rate = report["cases"] / seconds
-        count = len(report["findings"])
-        print(f"{target.name:<28}{report['cases']:>10,}{rate:>10,.0f}{count:>10}", flush=True)
-        for text, data in report["findings"][:SHOWN]:
-            print(f"    {text[:300]}\n    case {data}", flush=True)
-    print(f"{'all':<28}{total:>10,}{'':>10}{bad:>10}")
+    left, end, bad, turn = asked.cases, time.monotonic() + asked.minutes * 60, 0, 0
+    # what slow targets cannot do in their time, the others do in the next turn
+    while chosen and left > 0 and (room := (end - time.monotonic()) * asked.jobs) > 0:
+        whole = sum(target.share for _, target in chosen)
+        shares = [
+            Share(n, t.name, -(-left * t.share // whole), room * t.share / whole, asked.seed + turn)
+            for n, t in chosen
+        ]
+        with ThreadPoolExecutor(asked.jobs) as threads:
+            for share in threads.map(Share.run, shares):
+                share.tell()
+                bad += len(share.report["findings"])
+                left -= share.report["cases"]
+        quick = {share.number for share in shares if share.in_time}
+        chosen, turn = [(n, t) for n, t in chosen if n in quick], turn + 1
+    print(f"{'all':<28}{asked.cases - left:>10,}{'':>10}{bad:>10}")
     return 1 if bad else 0
 
 

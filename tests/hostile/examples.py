@@ -14,12 +14,13 @@ from safetensors.torch import save_file
 
 from tests.goals import tiny
 from tests.matrix.families import SIZES
-from tianci import adapters, checkpoint
+from tianci import adapters, checkpoint, manifest
 from tianci.data.prepare import PrepareSettings, prepare
 from tianci.models import family
 from tianci.nn import adapter
 from tianci.settings import build
 from tianci.text.learn import Vocabulary, learn
+from tianci.train import state
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tensorflow_bert"
 KINDS = ("char", "wordpiece", "bpe", "byte-bpe", "unigram")
@@ -292,6 +293,28 @@ def run(folder: Path) -> None:
             }
         )
     )
+
+
+def saved(folder: Path) -> None:
+    """A checkpoint of a run, with the moments of the optimizer."""
+    written_model(folder / "model")
+    model = checkpoint.read(folder / "model")
+    adam = torch.optim.AdamW(model.model.parameters())
+    for parameter in model.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    adam.step()
+    state.save(folder, model, adam, state.State(step=1, tokens=7, seconds=1.0), keep=1)
+
+
+def mixed(folder: Path) -> None:
+    """What `tianci verify` may be given: with a manifest, without one, an exported bundle."""
+    written_model(folder / "sealed")
+    for name in ("plain", "bundle"):
+        shutil.copytree(folder / "sealed", folder / name)
+        (folder / name / "manifest.json").unlink()
+    (folder / "bundle" / "model.onnx").write_bytes(bytes(64))
+    (folder / "bundle" / "export.json").write_text('{"task": "fill"}')
+    manifest.seal(folder / "bundle")
 
 
 def pickled(folder: Path) -> None:

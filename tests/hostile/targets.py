@@ -211,6 +211,32 @@ def _resume(folder: Path) -> int:
     return max(*codes, reading(tuning, folder / "runs" / "two"))
 
 
+def _restore(folder: Path) -> int:
+    """A checkpoint behind its seal: whoever makes a hostile one seals it too."""
+    import torch
+
+    from tianci import checkpoint, manifest
+    from tianci.train import state
+
+    def read() -> None:
+        place = folder / "checkpoints" / "step-00000001"
+        manifest.seal(place)
+        optimizer = torch.optim.AdamW(checkpoint.read(place).model.parameters())
+        state.restore(place, optimizer)
+        for parameter in optimizer.param_groups[0]["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+
+    return reading(read)
+
+
+def _verify(folder: Path) -> int:
+    """Damage is an answer here; both with a manifest and without, where contents are looked at."""
+    from tianci.verify import verify
+
+    return max(reading(verify, place) for place in sorted(folder.iterdir()))
+
+
 def _convert(folder: Path) -> int:
     try:
         return command("convert", folder, folder.parent / "converted", "--json")
@@ -363,6 +389,24 @@ def targets() -> list[Target]:
             2,
         ),
         Target("resume", examples.run, [("runs/*/run.json", json_file)], _resume, 2),
+        Target(
+            "state of a checkpoint",
+            examples.saved,
+            [("*/*/resume/*.json", json_file), ("*/*/resume/*.safetensors", safetensors_file)],
+            _restore,
+            2,
+        ),
+        Target(
+            "verify",
+            examples.mixed,
+            [
+                ("*/*.json", json_file),
+                ("*/*.safetensors", safetensors_file),
+                ("*/*", mutate_bytes),
+            ],
+            _verify,
+            2,
+        ),
         Target(
             "pytorch_model.bin",
             examples.pickled,

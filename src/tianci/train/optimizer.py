@@ -61,6 +61,7 @@ def clip(parameters: Sequence[Tensor], limit: float) -> float:
     return float(norm)
 
 
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what torch's AdamW keeps of each weight
 _add = torch.optim.Optimizer.add_param_group
 _add = getattr(_add, "__wrapped__", _add)  # what is around it imports the compiler
 
@@ -80,6 +81,8 @@ class Light(torch.optim.Optimizer):
 
 class AdamW(Light):
     """torch.optim.AdamW(fused=True) on the CPU, with the same state under the same names."""
+
+    kept = MOMENTS
 
     def __init__(self, params: Any, lr: float, betas: tuple[float, float], eps: float):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
@@ -118,6 +121,8 @@ class AdamW(Light):
 class BertAdam(Light):
     """Adam as in google-research/bert: decoupled decay, no bias correction (so warm-up is a
     must)."""
+
+    kept = MOMENTS[1:]
 
     def __init__(self, params: Any, lr: float, betas: tuple[float, float], eps: float):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})

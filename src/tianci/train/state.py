@@ -8,9 +8,10 @@ are a function of (seed, step, process).
 
 from __future__ import annotations
 
-import json
+import math
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,14 +19,16 @@ from typing import Any
 
 import msgspec
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from tianci import checkpoint, manifest
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
-from tianci.files import remove_directory, write_directory, write_json
+from tianci.files import read_json, remove_directory, write_directory, write_json
 from tianci.train import parallel
 from tianci.train.examples import Position
+from tianci.train.optimizer import MOMENTS
 from tianci.train.parallel import World
 
 
@@ -130,21 +133,45 @@ def last_checkpoint(run: Path, world: World) -> Path | None:
 
 def restore(folder: Path, optimizer: torch.optim.Optimizer) -> State:
     """Puts the moments back and tells where the run stood."""
-    moments = load_file(folder / "resume" / "optimizer.safetensors")
+    file = folder / "resume" / "optimizer.safetensors"
+    try:
+        moments = load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file} is not a whole safetensors file: {error}") from error
+    places: dict[str, dict[str, str]] = defaultdict(dict)
+    for name in moments:
+        kind, _, number = name.rpartition(".")
+        places[number][kind] = name
+    kept = set(getattr(optimizer, "kept", MOMENTS))
     for number, parameter in enumerate(_parameters(optimizer)):
-        names = [name for name in moments if name.rpartition(".")[2] == str(number)]
+        found = {kind: moments[name] for kind, name in places.pop(str(number), {}).items()}
+        fits = all(value.shape == (() if kind == "step" else parameter.shape)
+                   and value.dtype == parameter.dtype for kind, value in found.items())  # fmt: skip
+        if not fits or (found and found.keys() != kept):
+            raise UserError(f"{file}: what is kept of weight {number} does not fit this run")
         optimizer.state[parameter] = {
-            name.rpartition(".")[0]: moments[name].to(
-                "cpu" if name.startswith("step.") else parameter.device
-            )
-            for name in names
+            kind: value.to("cpu" if kind == "step" else parameter.device)
+            for kind, value in found.items()
         }
+    if places:
+        raise UserError(f"{file} holds moments of weights that the model of this run has not")
     return _state(folder)
 
 
 def _state(folder: Path) -> State:
-    text = (folder / "resume" / "state.json").read_text(encoding="utf-8")
-    return msgspec.convert(json.loads(text), State)
+    """Where a checkpoint stands. Its manifest says that nothing changed, not who wrote it."""
+    file = folder / "resume" / "state.json"
+    try:
+        found = msgspec.convert(read_json(file), State)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{file} is not the state of a run: {error}") from error
+    if found.step != step_of(folder):
+        raise UserError(f"{file} speaks of step {found.step}, its directory of {step_of(folder)}")
+    numbers = [v for v in (*vars(found).values(), *vars(found.position).values())
+               if isinstance(v, int | float)]  # fmt: skip
+    if not all(0 <= number < math.inf for number in numbers):
+        raise UserError(f"{file} is not the state of a run: it has a number below 0 or none")
+    return found
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
