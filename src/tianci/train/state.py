@@ -140,8 +140,8 @@ def restore(folder: Path, optimizer: torch.optim.Optimizer) -> State:
         raise UserError(f"{file} is not a whole safetensors file: {error}") from error
     places: dict[str, dict[str, str]] = defaultdict(dict)
     for name in moments:
-        kind, _, number = name.rpartition(".")
-        places[number][kind] = name
+        kind, _, place = name.rpartition(".")
+        places[place][kind] = name
     kept = set(getattr(optimizer, "kept", MOMENTS))
     for number, parameter in enumerate(_parameters(optimizer)):
         found = {kind: moments[name] for kind, name in places.pop(str(number), {}).items()}
