@@ -34,6 +34,7 @@ class Target:
     files: Sequence[tuple[str, Mutation]]
     run: Run
     share: int = 1  # of all cases
+    alone: bool = False  # the changed file is all that is read, not its whole folder
     folder: Path = Path()
     sources: list[tuple[Path, bytes, Mutation]] = field(default_factory=list)
 
@@ -59,7 +60,7 @@ class Target:
             changed = mutate_bytes(dice, content)
         path.write_bytes(changed)
         try:
-            return attempt(self.run, self.folder)
+            return attempt(self.run, path if self.alone else self.folder)
         finally:
             path.write_bytes(content)
 
@@ -67,39 +68,34 @@ class Target:
 # ---------------------------------------------------------------- who reads what
 
 
-def _text(folder: Path) -> int:
+def _text(path: Path) -> int:
     from tianci.data.documents import Source, examine, read_documents
     from tianci.text.records import text_blocks
 
-    def read(path: Path) -> None:
+    def read() -> None:
         for _ in text_blocks(path, "text"):
             pass
         form = examine(path, "auto", "auto", "text")
         for document in read_documents(Source(path, path.name, form), "text"):
             document.sentences()
 
-    return max(reading(read, path) for path in sorted(folder.iterdir()))
+    return reading(read)
 
 
-def _rows(folder: Path) -> int:
+ROWS = {**{f"{task}.jsonl": task for task in examples.ROWS}, "table.tsv": "classify",
+        "table.csv": "classify", "tags.conll": "tag", "squad.json": "answer",
+        "plain.txt": "generate"}  # fmt: skip
+
+
+def _rows(path: Path) -> int:
     from tianci.data.rows import read_rows
     from tianci.goals.tasks import make_task
 
-    def every(path: Path, task: str) -> None:
-        read_rows(path, make_task(task).columns())
-
-    codes = [reading(every, folder / f"{task}.jsonl", task) for task in examples.ROWS]
-    others = {"table.tsv": "classify", "table.csv": "classify", "tags.conll": "tag",
-              "squad.json": "answer", "plain.txt": "generate"}  # fmt: skip
-    codes += [reading(every, folder / name, task) for name, task in others.items()]
-    return max(codes)
+    return reading(lambda: read_rows(path, make_task(ROWS[path.name]).columns()))
 
 
-def _check(folder: Path) -> int:
-    names = {**{f"{task}.jsonl": task for task in examples.ROWS}, "table.tsv": "classify",
-             "table.csv": "classify", "tags.conll": "tag", "squad.json": "answer"}  # fmt: skip
-    changed = max((folder / name for name in names), key=lambda path: path.stat().st_mtime_ns)
-    return command("check", changed, "--task", names[changed.name], "--json")
+def _check(path: Path) -> int:
+    return command("check", path, "--task", ROWS[path.name], "--json")
 
 
 def _settings(folder: Path) -> int:
@@ -287,13 +283,14 @@ def targets() -> list[Target]:
 
     bytes_of = ("*", mutate_bytes)
     return [
-        Target("text files", examples.texts, [("*.jsonl", json_lines), bytes_of], _text, 3),
+        Target("text files", examples.texts, [("*.jsonl", json_lines), bytes_of], _text, 3, True),
         Target(
             "labelled rows",
             examples.rows,
             [("*.jsonl", json_lines), ("*.json", json_file), bytes_of],
             _rows,
             5,
+            True,
         ),
         Target(
             "check",
@@ -306,6 +303,7 @@ def targets() -> list[Target]:
             ],
             _check,
             3,
+            True,
         ),
         Target("settings", examples.settings, [("*.toml", _toml)], _settings, 2),
         Target("--set", assignment, [bytes_of], _assignment, 2),
