@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,7 @@ def fuzz(number: int, cases: int, seconds: float, seed: int, out: Path) -> None:
             if done or report["cases"] % 500 == 0:
                 write()
             if done:
+                shutil.rmtree(folder)
                 os._exit(0)  # libFuzzer never comes back
 
         if atheris is None:
