@@ -76,7 +76,8 @@ def fuzz(number: int, cases: int, seconds: float, seed: int, out: Path) -> None:
             while True:
                 one(dice.randbytes(dice.randint(12, 48)))
         options = [sys.argv[0], f"-seed={seed + 1}", "-max_len=64", "-len_control=0",
-                   "-verbosity=0", "-rss_limit_mb=0", "-timeout=120", "-handle_int=0"]  # fmt: skip
+                   "-verbosity=0", "-rss_limit_mb=0", "-timeout=120", "-handle_int=0",
+                   f"-artifact_prefix={folder}/"]  # fmt: skip
         corpus = Path(folder) / "corpus"
         corpus.mkdir()
         dice = random.Random(seed)
