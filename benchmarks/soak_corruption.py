@@ -49,9 +49,8 @@ def make_run(folder: Path) -> Path:
     return folder / "run"
 
 
-def mutate(store: Path, run: Path, count: int) -> tuple[int, int, int]:
+def mutate(store: Path, run: Path, count: int, rng: np.random.Generator) -> tuple[int, int, int]:
     """(tried, found, fallen back) over damage of random files."""
-    rng = np.random.default_rng()
     newest, before = run / "checkpoints/step-00000002", run / "checkpoints/step-00000001"
     targets = [
         (folder, path)
@@ -107,14 +106,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutations", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
     asked = parser.parse_args()
+    print(f"seed {asked.seed}")
     pretrain._Session._pictures = lambda self: None  # type: ignore[method-assign]
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(asked.seed)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         store, run = make_store(folder), make_run(folder)
-        tried, found, back = mutate(store, run, asked.mutations)
+        tried, found, back = mutate(store, run, asked.mutations, rng)
         ends = [
             one_training(store, folder / f"run-{n}", rng, odds=(0.02, 0.1, 0.4)[n % 3])
             for n in range(asked.runs)
