@@ -27,7 +27,16 @@ from tianci.goals.language import LANGUAGE, language_of
 from tianci.goals.objectives import objective_names, parse
 from tianci.room import shortage
 from tianci.text.tokenizer import Tokenizer
-from tianci.train import first_model, fitting, journal, optimizer, parallel, probe, record, state
+from tianci.train import (
+    estimate,
+    first_model,
+    journal,
+    optimizer,
+    parallel,
+    probe,
+    record,
+    state,
+)
 from tianci.train.examples import Examples, Recipe
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of, measure
@@ -190,8 +199,8 @@ class _Session:
         self.journal = Journal(self.run / "log.jsonl", since) if self.world.first else None
         self.monitor = self._monitor()
         self._remember(at)
-        if not self.folder:
-            self._estimate(at)
+        if not self.folder and self.world.first:
+            self._tell(self._expected(at))
         self._say(
             "resume" if self.folder else "start",
             step=at.step,
@@ -269,6 +278,18 @@ class _Session:
             duplicates=share_of_copies(self.corpus.info),
         )
 
+    def _expected(self, at: state.State) -> str:
+        """How long it will take and how much memory, before the first step."""
+        tokens, batch = self.store.split.tokens, self.batch_tokens
+        pool, numbers, _ = next(self.examples(0).draws(at.position))
+        speed = estimate.speed(self.model, self.goal, pool, numbers, self.world.device)
+        speed *= self.world.size
+        found = estimate.estimate(self.model, self.settings, batch, tokens, speed)
+        return (
+            f"{self.model.family}, {self.model.parameter_count:,} parameters, {self.goal.name}; "
+            f"peak rate {self.lr:g}\n{found}"
+        )
+
     def _remember(self, at: state.State) -> None:
         """What the sittings before have seen and said."""
         self.monitor.recall(at.monitor)
@@ -277,53 +298,6 @@ class _Session:
             self.monitor.seen |= {e["fault"] for e in kept if e["event"] == "finding"}
             if not any(e["event"] == "save" and e["step"] == at.step for e in kept):
                 self._say("save", step=at.step)  # killed between saving and saying so
-
-    def _estimate(self, at: state.State) -> None:
-        """Says before the first step how long it will take, and how much memory."""
-        if not self.world.first:
-            return
-        speed = self._try_speed(at) * self.world.size
-        s, tokens = self.settings, self.store.split.tokens
-        planned = (
-            s.steps * self.batch_tokens if s.steps
-            else s.tokens if s.tokens
-            else s.minutes * 60 * speed if s.minutes
-            else (s.epochs or 1) * tokens
-        )  # fmt: skip
-        self.estimate = {
-            "tokens_per_second": speed,
-            "tokens": int(planned),
-            "minutes": planned / speed / 60,
-            "epochs": planned / max(1, tokens),
-            "memory_bytes": probe.training_bytes(
-                self.model, min(self.batch_tokens, s.micro_tokens or self.batch_tokens)
-            ),
-        }
-        e = self.estimate
-        self._tell(
-            f"{self.model.family}, {self.model.parameter_count:,} parameters, {self.goal.name}; "
-            f"peak rate {self.lr:g}\nestimate: {e['tokens']:,} tokens ({e['epochs']:.2f} epochs) "
-            f"in about "
-            f"{e['minutes']:.1f} minutes at {speed:,.0f} tokens/s, about "
-            f"{e['memory_bytes'] / 2**20:,.0f} MiB"
-        )
-
-    def _try_speed(self, at: state.State) -> float:
-        """Tokens per second of a first batch, or of as much of it as fits into memory."""
-        pool, numbers, _ = next(self.examples(0).draws(at.position))
-        while True:
-            batch = pool.batch(numbers)
-            try:
-                return probe.tokens_per_second(self.model, self.goal, batch, self.world.device)
-            except (RuntimeError, MemoryError) as error:
-                if not fitting.ran_out(error):
-                    raise
-            if len(numbers) == 1:
-                raise fitting.TooLarge(len(batch.tokens))
-            numbers = numbers[: len(numbers) // 2]
-            for part in (self.model.model, *self.model.heads.values()):
-                part.zero_grad(set_to_none=True)
-            fitting.let_go()
 
     def _on_step(self, step: Step) -> None:
         self.window.append(step)

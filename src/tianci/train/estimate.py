@@ -1,0 +1,63 @@
+"""What a run will take, said before its first step: time, tokens, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tianci.checkpoint import Checkpoint
+from tianci.goals.base import Joint
+from tianci.train import fitting, probe
+from tianci.train.settings import Train
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A first guess from one batch."""
+
+    tokens: int
+    epochs: float
+    tokens_per_second: float
+    memory_bytes: int
+
+    def __str__(self) -> str:
+        minutes = self.tokens / self.tokens_per_second / 60
+        return (
+            f"estimate: {self.tokens:,} tokens ({self.epochs:.2f} epochs) in about "
+            f"{minutes:.1f} minutes at {self.tokens_per_second:,.0f} tokens/s, about "
+            f"{self.memory_bytes / 2**20:,.0f} MiB"
+        )
+
+
+def estimate(
+    model: Checkpoint, settings: Train, batch_tokens: int, corpus_tokens: int, speed: float
+) -> Estimate:
+    """For the length that the settings ask for, at so many tokens per second."""
+    planned = (
+        settings.steps * batch_tokens if settings.steps
+        else settings.tokens if settings.tokens
+        else settings.minutes * 60 * speed if settings.minutes
+        else (settings.epochs or 1) * corpus_tokens
+    )  # fmt: skip
+    one_pass = min(batch_tokens, settings.micro_tokens or batch_tokens)
+    memory = probe.training_bytes(model, one_pass)
+    return Estimate(int(planned), planned / max(1, corpus_tokens), speed, memory)
+
+
+def speed(model: Checkpoint, goal: Joint, pool: Any, numbers: np.ndarray, device: str) -> float:
+    """Tokens per second of a batch of the pool, or of as much of it as fits into memory."""
+    while True:
+        batch = pool.batch(numbers)
+        try:
+            return probe.tokens_per_second(model, goal, batch, device)
+        except (RuntimeError, MemoryError) as error:
+            if not fitting.ran_out(error):
+                raise
+        if len(numbers) == 1:
+            raise fitting.TooLarge(len(batch.tokens))
+        numbers = numbers[: len(numbers) // 2]
+        for part in (model.model, *model.heads.values()):
+            part.zero_grad(set_to_none=True)
+        fitting.let_go()
