@@ -82,6 +82,16 @@ def test_a_template_with_a_number_outside_the_vocabulary(tmp_path: Path) -> None
         Tokenizer.load(tmp_path)
 
 
+@pytest.mark.parametrize("prefix", ["x", "##", "天"])
+def test_a_prefix_that_the_merges_do_not_have(tmp_path: Path, prefix: str) -> None:
+    """The engine would end the process (a panic while it cleans up behind a panic)."""
+    examples.tokenizer("bpe")(tmp_path)
+    change(tmp_path / "tokenizer.json",
+           lambda value: value["model"].update(continuing_subword_prefix=prefix))  # fmt: skip
+    with pytest.raises(UserError, match="does not go on with"):
+        Tokenizer.load(tmp_path)
+
+
 @pytest.mark.parametrize("labels", [[], ["one"], ["one", "two", "three"]], ids=len)
 def test_labels_that_do_not_fit_the_head(
     tmp_path: Path, labels: list[str], capsys: pytest.CaptureFixture[str]

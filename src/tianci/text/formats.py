@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
@@ -57,8 +58,35 @@ def _json_or_nothing(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
+class _Merging(msgspec.Struct):
+    """What is looked at of a model before the engine reads it."""
+
+    continuing_subword_prefix: str | None = None
+    merges: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Engine(msgspec.Struct):
+    model: _Merging
+
+
+def _check_merges(path: Path) -> None:
+    """Merges must go on with the prefix of the model: the engine cuts it off the right part without
+    looking, and ends the process where that is not possible."""
+    try:
+        model = msgspec.json.decode(read_small(path, MOST_TOKENIZER), type=_Engine).model
+        prefix = model.continuing_subword_prefix
+        merges = msgspec.json.decode(model.merges, type=list[str | list[str]]) if prefix else []
+    except (msgspec.DecodeError, RecursionError):
+        return  # the engine says better what is wrong with it
+    for merge in merges:
+        right = merge.partition(" ")[2] if isinstance(merge, str) else (merge or [""])[-1]
+        if prefix and not right.startswith(prefix):
+            raise UserError(f"{path}: the merge {merge!r:.60} does not go on with {prefix!r:.20}")
+
+
 def _engine_from_json(path: Path) -> tokenizers.Tokenizer:
     check_file(path, MOST_TOKENIZER)
+    _check_merges(path)
     try:
         engine = tokenizers.Tokenizer.from_file(str(path))
     except BaseException as error:
