@@ -77,7 +77,7 @@ def fuzz(number: int, cases: int, seconds: float, seed: int, out: Path) -> None:
                 one(dice.randbytes(dice.randint(12, 48)))
         options = [sys.argv[0], f"-seed={seed + 1}", "-max_len=64", "-len_control=0",
                    "-verbosity=0", "-rss_limit_mb=0", "-timeout=120", "-handle_int=0",
-                   f"-artifact_prefix={folder}/"]  # fmt: skip
+                   f"-artifact_prefix={out.parent}/"]  # fmt: skip
         corpus = Path(folder) / "corpus"
         corpus.mkdir()
         dice = random.Random(seed)
@@ -114,10 +114,11 @@ class Share:
                 self.report = json.loads(out.read_text())
             except (OSError, ValueError):
                 self.report = {"cases": 0, "findings": []}
-        if done.returncode != 0:
-            tail = done.stderr.decode("utf-8", "replace").strip()[-300:]
-            said = f"the process ended with {done.returncode}: {tail}"
-            self.report["findings"].append([said, ""])
+            if done.returncode != 0:
+                tail = done.stderr.decode("utf-8", "replace").strip()[-300:]
+                case = [path.read_bytes().hex() for path in Path(folder).glob("crash-*")]
+                said = f"the process ended with {done.returncode}: {tail}"
+                self.report["findings"].append([said, "".join(case)])
         self.took = time.monotonic() - begun
         return self
 
