@@ -155,6 +155,10 @@ def test_concurrency_and_readiness(running: Start) -> None:
     server.service.models = models
     server.service.batcher.waiting = server.service.limits.queue_tokens
     assert "full" in server.client.get("/ready").json()["error"]
+    # a full queue refuses what would wait in it; what is wrong for good is told as always
+    asked = {path: server.post(path, {"inputs": "天"}) for path in ("/embed", "/nothing", "/info")}
+    assert [one.status_code for one in asked.values()] == [429, 404, 405]
+    assert asked["/nothing"].json()["error_type"] == "NotFound"
     server.service.batcher.waiting = 0
 
 

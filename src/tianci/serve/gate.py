@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import time
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 import msgspec
@@ -38,8 +38,9 @@ HEADERS = (
 class Gate:
     """Stands before the routes."""
 
-    def __init__(self, app: App, service: Service):
+    def __init__(self, app: App, service: Service, queued: Collection[str]):
         self.app, self.service = app, service
+        self.queued = frozenset(queued)  # paths whose POSTs wait in the queue; others have no need
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,8 +94,9 @@ class Gate:
         try:
             if scope["path"] not in OPEN:
                 self._check(headers, scope["path"] in page_files())
-                if scope["method"] == "POST" and service.batcher.full:
-                    raise service.batcher.overloaded()  # before anything of it is looked at
+                posted = scope["method"] == "POST" and scope["path"] in self.queued
+                if posted and service.batcher.full:
+                    raise service.batcher.overloaded()  # before its head and body are looked at
         except Refusal as refusal:
             if refusal.status == 429 and not await throw_away(receive, headers):
                 refusal.headers["Connection"] = "close"

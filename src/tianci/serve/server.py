@@ -55,7 +55,8 @@ def make_app(service: Service) -> Gate:
         exception_handlers={HTTPException: _http_error, Refusal: _refused},
     )
     app.router.redirect_slashes = False
-    return Gate(_straight(handlers, app), service)
+    queued = [one.path for one in ROUTES if one.method == "POST"]
+    return Gate(_straight(handlers, app), service, queued)
 
 
 def _straight(handlers: dict[tuple[str, str], Handler], app: ASGIApp) -> App:
