@@ -47,7 +47,7 @@ def write(folder: Path, plan: HeadPlan, width: int, limit: int) -> None:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What a sentence-transformers directory says about pooling, length and normalisation."""
+    """What a sentence-transformers directory says: pooling, length, normalisation, prompts."""
     if not (folder / "modules.json").exists():
         return {}
     found: dict[str, Any] = {}
@@ -71,4 +71,10 @@ def read(folder: Path) -> dict[str, Any]:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise UserError(f"{lengths}: max_seq_length is no number of tokens")
         found["limit"] = limit
+    settings = folder / "config_sentence_transformers.json"
+    if settings.exists():
+        prompts = read_json(settings).get("prompts") or {}
+        if not isinstance(prompts, dict) or any(type(one) is not str for one in prompts.values()):
+            raise UserError(f"{settings}: prompts must map names to texts")
+        found |= {"prompts": prompts} if prompts else {}
     return found

@@ -274,6 +274,12 @@ def test_a_whole_trial(tmp_path: Path) -> None:
     predictor = load(tmp_path / "run" / "best")
     assert predictor.defaults == {"pooling": "first", "normalize": True, "limit": LIMIT}
     assert predictor.task == task
+    settings_file = tmp_path / "run" / "best" / "config_sentence_transformers.json"
+    settings_file.write_text('{"prompts": {"query": "query: "}}')
+    assert load(tmp_path / "run" / "best").defaults["prompts"] == {"query": "query: "}
+    settings_file.write_text('{"prompts": {"query": 3}}')
+    with pytest.raises(UserError, match="prompts must map names to texts"):
+        load(tmp_path / "run" / "best")
 
 
 def test_what_sentence_transformers_cannot_say_is_not_claimed(tmp_path: Path) -> None:

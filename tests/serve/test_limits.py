@@ -159,6 +159,8 @@ def test_concurrency_and_readiness(running: Start) -> None:
     asked = {path: server.post(path, {"inputs": "天"}) for path in ("/embed", "/nothing", "/info")}
     assert [one.status_code for one in asked.values()] == [429, 404, 405]
     assert asked["/nothing"].json()["error_type"] == "NotFound"
+    told = [json.loads(line) for line in server.written.getvalue().splitlines()[-3:]]
+    assert [one["route"] for one in told] == ["/embed", "other", "other"]
     server.service.batcher.waiting = 0
 
 

@@ -74,6 +74,21 @@ def test_classify_and_why(page_server: Live, opened: Open) -> None:
     assert "0.45" in tokens.nth(loudest).evaluate("one => getComputedStyle(one).backgroundColor")
 
 
+def test_the_label_that_the_threshold_decides_for_is_explained(
+    page_server: Live, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert page_server.service.models is not None
+    served = next(one for one in page_server.service.models.served if one.name == "classify")
+    said = ask(page_server, "/predict", {"inputs": TEXT, "model": "classify"})
+    plus = next(one["score"] for one in said if one["label"] == "+")
+    for threshold, answer in ((plus / 2, "+"), ((1 + plus) / 2, "-")):
+        monkeypatch.setitem(served.__dict__, "about", {**served.about, "threshold": threshold})
+        page = opened(page_server.url).go("#/playground/classify")
+        run(page, text=TEXT)
+        expect(page.locator(".bar.best .name")).to_have_text(answer)
+        expect(page.locator(".reasons h2")).to_have_text(f"Why “{answer}”?")
+
+
 def test_two_texts(page_server: Live, opened: Open) -> None:
     page = opened(page_server.url).go("#/playground/pair")
     run(page, first="今天", second="天气")
@@ -84,11 +99,13 @@ def test_two_texts(page_server: Live, opened: Open) -> None:
     expect(page.locator(".bar")).to_have_count(0)
     run(page)
     body = {"inputs": {"source_sentence": "今天", "sentences": ["天气"]}, "model": "similar"}
-    expect(page.locator(".big")).to_have_text(f"{ask(page_server, '/similarity', body)[0]:.3f}")
+    expect(page.locator(".big")).to_have_text(
+        f"{ask(page_server, '/similarity', body)[0]:.3f}".replace("-", "−")
+    )
     page.get_by_label("Model").select_option("regress")
     run(page)
     number = ask(page_server, "/predict", {"inputs": ["今天", "天气"], "model": "regress"})
-    expect(page.locator(".big")).to_have_text(f"{number[0]['score']:.3f}")
+    expect(page.locator(".big")).to_have_text(f"{number[0]['score']:.3f}".replace("-", "−"))
 
 
 def test_tags_are_where_the_words_are(page_server: Live, opened: Open) -> None:
@@ -177,11 +194,11 @@ def test_score_as_heat(page_server: Live, opened: Open) -> None:
     page = opened(page_server.url).go("#/playground/score")
     run(page, text="今天 dogs")
     found = ask(page_server, "/score", {"inputs": "今天 dogs", "model": "base"})
-    expect(page.locator(".big")).to_have_text(f"{found['score']:.2f}")
+    expect(page.locator(".big")).to_have_text(f"{found['score']:.2f}".replace("-", "−"))
     texts = [one.inner_text() for one in page.locator(".token span").all()]
     assert texts == ["今", "天", "dog", "s"]
     numbers = [one.text_content() for one in page.locator(".token small").all()]
-    assert numbers == [f"{one:.2f}" for one in found["token_scores"]]
+    assert numbers == [f"{one:.2f}".replace("-", "−") for one in found["token_scores"]]
     assert [i for i, one in enumerate(page.locator(".token").all())
             if "apart" in (one.get_attribute("class") or "")] == [2]  # the space  # fmt: skip
 

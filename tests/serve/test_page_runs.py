@@ -260,7 +260,8 @@ def test_the_curve_goes_on_after_a_killed_server(opened: Open, tmp_path: Path) -
     process = start_process(tmp_path, port)
     try:
         one = opened(f"http://127.0.0.1:{port}")
-        one.allowed = ("net::ERR_",)  # chromium says of each failed request that it failed
+        # chromium says of each failed request that it failed; 503: the new server is not ready yet
+        one.allowed = ("net::ERR_", "status of 503")
         page = one.go("#/runs")
         expect(page.locator('.board[data-link="live"]')).to_be_visible()
         before = points(page)
@@ -452,12 +453,27 @@ def test_axe(opened: Open, server: RunServer, theme: str) -> None:
     assert findings(page) == []
 
 
-@pytest.mark.parametrize("width", [360, 1600])
-def test_nothing_sticks_out(opened: Open, server: RunServer, width: int) -> None:
-    one = opened(server.url, viewport={"width": width, "height": 800}, locale="zh-CN")
+@pytest.mark.parametrize(("width", "locale"), [(360, "zh-CN"), (360, "en-US"), (1600, "zh-CN")])
+def test_nothing_sticks_out(opened: Open, server: RunServer, width: int, locale: str) -> None:
+    one = opened(server.url, viewport={"width": width, "height": 800}, locale=locale)
     for view in VIEWS:
         page = one.go(view)
         expect(page.locator("h1")).to_be_visible()
         if view != "#/map":
             expect(page.locator(".plot svg path").first).to_be_attached()
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        # all views are in sight, none has to be looked for sideways
+        assert (
+            page.evaluate("(n => n.scrollWidth - n.clientWidth)(document.querySelector('nav'))")
+            <= 0
+        )
+
+
+def test_the_report_speaks_chinese(opened: Open, server: RunServer) -> None:
+    page = opened(server.url, locale="zh-CN").go(f"#/report/{identities(server)['tuned']}")
+    expect(page.locator("#threshold")).to_be_visible()
+    said = page.locator("main").inner_text()
+    for english in ("95% interval", "in all.", "surest", "All from", "calibration", "resamples"):
+        assert english not in said, english
+    for chinese in ("95% 区间", "按验证集统计"):
+        assert chinese in said, chinese

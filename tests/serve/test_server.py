@@ -52,6 +52,23 @@ def test_similar_models_give_their_own_vectors(running: Start, folders: dict[str
     assert ranks[0]["text"] == texts[ranks[0]["index"]]
 
 
+def test_prompts_stand_before_texts(running: Start) -> None:
+    server = running("similar")
+    post = lambda path, body: server.post(path, body)  # noqa: E731
+    refused = post("/embed", {"inputs": "天气", "prompt_name": "query"})
+    assert refused.status_code == 422 and "has no prompts" in refused.json()["error"]
+    server.service.models.served[0].predictor.defaults["prompts"] = {"query": "今天"}
+    named = post("/embed", {"inputs": ["天气", [5, 6]], "prompt_name": "query"}).json()
+    assert named == post("/embed", {"inputs": ["今天天气", [5, 6]]}).json()  # ids stay as they are
+    inputs = {"source_sentence": "天气", "sentences": ["圆周"]}
+    written = {"source_sentence": "今天天气", "sentences": ["今天圆周"]}
+    behind = post("/similarity", {"inputs": inputs, "parameters": {"prompt_name": "query"}}).json()
+    assert behind == post("/similarity", {"inputs": written}).json()
+    assert behind != post("/similarity", {"inputs": inputs}).json()
+    unknown = post("/embed_all", {"inputs": "天", "prompt_name": "other"})
+    assert unknown.status_code == 422 and "known: query" in unknown.json()["error"]
+
+
 def test_predict_in_teis_form(running: Start, folders: dict[str, Path]) -> None:
     server, model = running("classify"), load(folders["classify"])
     expected = model(TEXT)["scores"]
@@ -225,7 +242,7 @@ def test_generate_streams_what_it_returns(
     event, data = last.split("\n")
     assert event == "event: done" and json.loads(data.removeprefix("data: ")) == whole.json()
     ids = [json.loads(one.removeprefix("data: "))["id"] for one in steps]
-    assert ids == whole.json()["ids"][: len(ids)] and len(ids) >= len(whole.json()["ids"]) - 1
+    assert ids == whole.json()["ids"]  # each token has its event, also the last one
     drawn = {**body, "temperature": 1.5, "seed": 3}
     assert server.post("/generate", drawn).json() == server.post("/generate", drawn).json()
     beams = server.post("/generate", {**body, "beams": 3})

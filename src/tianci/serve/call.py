@@ -133,7 +133,7 @@ def examples_of(
         for one in examples:
             sizes[one.row] += one.length
         if max(sizes) > limits.input_tokens:
-            raise limits.too_long(max(sizes), limits.input_tokens)
+            raise limits.too_long(max(sizes), limits.input_tokens, cuts=False)
         return rows, examples
     if cut:
         return rows, read(limit)

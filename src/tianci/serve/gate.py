@@ -91,11 +91,13 @@ class Gate:
 
     async def _pass(self, scope: Message, receive: Receive, send: Send) -> None:
         headers, service = dict(scope["headers"]), self.service
+        queued = scope["method"] == "POST" and scope["path"] in self.queued
+        if queued:
+            scope["tianci"]["route"] = scope["path"]  # refusals are counted with their route too
         try:
             if scope["path"] not in OPEN:
                 self._check(headers, scope["path"] in page_files())
-                posted = scope["method"] == "POST" and scope["path"] in self.queued
-                if posted and service.batcher.full:
+                if queued and service.batcher.full:
                     raise service.batcher.overloaded()  # before its head and body are looked at
         except Refusal as refusal:
             if refusal.status == 429 and not await throw_away(receive, headers):

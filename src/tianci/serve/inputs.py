@@ -34,6 +34,19 @@ def texts_of(given: Texts) -> list[str]:
     return [given] if isinstance(given, str) else given
 
 
+def prompted(
+    model: Served, inputs: Sequence[str | list[int]], name: str | None
+) -> Sequence[str | list[int]]:
+    """Texts behind the prompt of that name, which a sentence-transformers directory may bring."""
+    if name is None:
+        return inputs
+    known: dict[str, str] = model.predictor.defaults.get("prompts", {})
+    if name not in known:
+        told = f"; known: {', '.join(known)}" if known else ": the model has no prompts"
+        raise Refusal("Invalid", f"no prompt of that name{told}")
+    return [known[name] + one if isinstance(one, str) else one for one in inputs]
+
+
 async def read_inputs(
     call: Call, model: Served, inputs: Sequence[str | list[int]], truncate: bool | None
 ) -> list[list[int]]:

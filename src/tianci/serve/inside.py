@@ -91,7 +91,7 @@ async def attribute(asked: AttributeRequest, call: Call) -> Attributed:
     cost = len(part.ids) * asked.steps
     if cost > ATTRIBUTED * call.limits.batch_tokens:
         most = ATTRIBUTED * call.limits.batch_tokens // asked.steps
-        raise call.limits.too_long(len(part.ids), most)
+        raise call.limits.too_long(len(part.ids), most, cuts=False)
     output = None if asked.label is None else labels.index(asked.label)
     wanted = Wanted(part, encoded.special, output)
     found: Shares
@@ -145,7 +145,7 @@ async def attention(asked: AttentionRequest, call: Call) -> Attention:
     if not size:
         raise Refusal("Empty", "`inputs` cannot be empty")
     if size > most:
-        raise call.limits.too_long(size, most)
+        raise call.limits.too_long(size, most, cuts=False)
     if len(shown) * heads * size * size > MOST_WEIGHTS:
         fewer = MOST_WEIGHTS // (heads * size * size)
         raise Refusal("Validation", f"too many numbers; ask for at most {fewer} layers at a time")

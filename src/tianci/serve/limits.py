@@ -53,13 +53,11 @@ class Limits:
                 "Validation", f"batch size {count} > maximum allowed batch size {self.inputs}"
             )
 
-    def too_long(self, tokens: int, most: int) -> Refusal:
-        """In TEI's words."""
-        return Refusal(
-            "Validation",
-            f"`inputs` must have at most {most} tokens. Given: {tokens}; shorten them, or send "
-            '"truncate": true where the route knows it',
-        )
+    def too_long(self, tokens: int, most: int, cuts: bool = True) -> Refusal:
+        """In TEI's words; cuts: whether `truncate` would help."""
+        hint = ', or send "truncate": true where the route knows it' if cuts else ""
+        said = f"`inputs` must have at most {most} tokens. Given: {tokens}; shorten them{hint}"
+        return Refusal("Validation", said)
 
 
 def declared(headers: dict[bytes, bytes]) -> int | None:

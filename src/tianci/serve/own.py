@@ -43,7 +43,7 @@ async def fill(asked: FillRequest, call: Call) -> Masks | list[Masks]:
     model = call.models.find(asked.model, "fill")
     lengths = await _lengths(call, model, texts)
     if max(lengths) > model.predictor.limit:
-        raise call.limits.too_long(max(lengths), model.predictor.limit)
+        raise call.limits.too_long(max(lengths), model.predictor.limit, cuts=False)
     found = await call.run(Fill(model.predictor, asked.top), texts, lengths)
     shown: Masks | list[Masks] = _one_or_all(asked.inputs, found)
     return shown
@@ -73,7 +73,7 @@ async def score(asked: ScoreRequest, call: Call) -> Scored | list[Scored]:
     most = max(SCORED * call.limits.batch_tokens, model.predictor.limit)
     for length, cost in zip(lengths, costs, strict=True):
         if cost > most:
-            raise call.limits.too_long(length, int(most**0.5) if masked else most)
+            raise call.limits.too_long(length, int(most**0.5) if masked else most, cuts=False)
     found = await call.run(Score(model.predictor, asked.whole_words), texts, costs)
     shown: Scored | list[Scored] = _one_or_all(asked.inputs, found)
     return shown
@@ -252,11 +252,15 @@ def _events(call: Call, model: Served, question: Asked, how: Writing) -> AsyncIt
     job.future.add_done_callback(lambda _: news.put_nowait(()))
 
     async def events() -> AsyncIterator[bytes]:
+        told = 0
         try:
             while ids := await news.get():
+                told = len(ids)
                 yield _event({"text": text_of(model.predictor, ids, question), "id": ids[-1]})
             (written,) = job.future.result()
             text = text_of(model.predictor, written.ids, question)
+            if how.beams == 1 and told < len(written.ids):  # the last one, which none followed
+                yield _event({"text": text, "id": written.ids[-1]})
             yield b"event: done\n" + _event({"text": text, "ids": list(written.ids)})
         except Exception:  # the status has been sent: what is left is to say so in the stream
             yield b"event: error\n" + _event({"error": "Inference failed", "error_type": "Backend"})

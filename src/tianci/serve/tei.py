@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tianci import __version__
 from tianci.goals.tasks.classify import Classify
 from tianci.serve.call import Call
-from tianci.serve.inputs import Input, Texts, read_inputs, several, texts_of
+from tianci.serve.inputs import Input, Texts, prompted, read_inputs, several, texts_of
 from tianci.serve.models import Served
 from tianci.serve.refusal import Refusal
 from tianci.serve.work import Embed, EmbedAll, trained_head
@@ -25,6 +25,7 @@ class EmbedRequest(Struct):
     normalize: bool = True
     truncate: bool | None = None
     truncation_direction: Direction = "Right"
+    prompt_name: str | None = None
     dimensions: Annotated[int, Meta(ge=1)] | None = None
     model: str | None = None
 
@@ -33,6 +34,7 @@ class EmbedAllRequest(Struct):
     inputs: Input
     truncate: bool | None = None
     truncation_direction: Direction = "Right"
+    prompt_name: str | None = None
     model: str | None = None
 
 
@@ -73,6 +75,7 @@ class SimilarityInput(Struct):
 class SimilarityParameters(Struct):
     truncate: bool | None = None
     truncation_direction: Direction = "Right"
+    prompt_name: str | None = None
 
 
 class SimilarityRequest(Struct):
@@ -98,14 +101,17 @@ class SimpleToken(Struct):
 
 def _right(direction: str) -> None:
     if direction.lower() == "left":
-        raise Refusal("Invalid", "inputs are cut at their end; truncation_direction Left is not")
+        raise Refusal(
+            "Invalid", "truncation_direction may be Right only: inputs are cut at their end"
+        )
 
 
 async def embed(asked: EmbedRequest, call: Call) -> list[list[float]]:
     """One vector per input."""
     _right(asked.truncation_direction)
     model = call.models.find(asked.model, "embed")
-    ids = await read_inputs(call, model, several(asked.inputs), asked.truncate)
+    texts = prompted(model, several(asked.inputs), asked.prompt_name)
+    ids = await read_inputs(call, model, texts, asked.truncate)
     found = await call.run(Embed(model.predictor, asked.normalize), ids, [len(one) for one in ids])
     return [shorten(one, asked.dimensions, asked.normalize).tolist() for one in found]
 
@@ -124,7 +130,8 @@ async def embed_all(asked: EmbedAllRequest, call: Call) -> list[list[list[float]
     """One vector per token of each input."""
     _right(asked.truncation_direction)
     model = call.models.find(asked.model, "embed")
-    ids = await read_inputs(call, model, several(asked.inputs), asked.truncate)
+    texts = prompted(model, several(asked.inputs), asked.prompt_name)
+    ids = await read_inputs(call, model, texts, asked.truncate)
     found = await call.run(EmbedAll(model.predictor), ids, [len(one) for one in ids])
     return [one.tolist() for one in found]
 
@@ -198,10 +205,15 @@ async def rerank(asked: RerankRequest, call: Call) -> list[Rank]:
 
 
 async def cosines(
-    call: Call, model: Served, query: str, texts: list[str], truncate: bool | None
+    call: Call,
+    model: Served,
+    query: str,
+    texts: list[str],
+    truncate: bool | None,
+    prompt: str | None = None,
 ) -> list[float]:
     """How near texts lie to a query."""
-    ids = await read_inputs(call, model, [query, *texts], truncate)
+    ids = await read_inputs(call, model, prompted(model, [query, *texts], prompt), truncate)
     first, *others = await call.run(Embed(model.predictor, True), ids, [len(one) for one in ids])
     # rounding must not lead beyond what a cosine can be
     return [float(np.clip(np.dot(first.astype(np.float64), one), -1, 1)) for one in others]
@@ -213,9 +225,8 @@ async def similarity(asked: SimilarityRequest, call: Call) -> list[float]:
     _right(how.truncation_direction)
     model = call.models.find(asked.model, "similarity")
     call.limits.check_inputs(len(asked.inputs.sentences))
-    return await cosines(
-        call, model, asked.inputs.source_sentence, asked.inputs.sentences, how.truncate
-    )
+    source, sentences = asked.inputs.source_sentence, asked.inputs.sentences
+    return await cosines(call, model, source, sentences, how.truncate, how.prompt_name)
 
 
 async def tokenize(asked: TokenizeRequest, call: Call) -> list[list[SimpleToken]]:

@@ -41,6 +41,11 @@ export function percent(value) {
   return `${(100 * value).toFixed(1)}%`;
 }
 
+// A number with a real minus.
+export function fixed(value, digits = 2) {
+  return value.toFixed(digits).replace("-", "−");
+}
+
 // Tabs with the keys and roles that people expect: arrows, Home, End. `list`: [{id, name}].
 export function tabs(list, current, choose, label) {
   const buttons = list.map((one) => el("button", {

@@ -3,7 +3,7 @@
 import { Chart } from "./chart.js";
 import { el, fill } from "./dom.js";
 import { notice } from "./parts.js";
-import { told } from "./words_runs.js";
+import { said, told } from "./words_runs.js";
 
 const share = (part, of) => (of ? part / of : NaN);
 const say = (value, digits = 3) => (Number.isFinite(value) ? value.toFixed(digits) : "–");
@@ -44,13 +44,13 @@ export async function show(root, { api, t, route, language, go, signal }) {
         "p",
         { class: "muted" },
         t("report_from", { task: found.task, model: found.model }),
-        found.summary ? ` · ${found.summary}` : "",
+        found.summary ? ` · ${said(found.summary, language)}` : "",
       ),
       found.notes.map((one) => notice(one)),
       found.sweep ? threshold(found.sweep, t, made) : null,
-      matrices(found, t),
+      matrices(found, t, language),
       found.tables.filter((one) => ["scores", "compare"].includes(one.key)).map((one) => tableCard(one, language)),
-      calibration(found, t, made),
+      calibration(found, t, made, language),
       found.tables.filter((one) => !["scores", "compare"].includes(one.key)).map((one) => tableCard(one, language)),
     ),
   );
@@ -263,24 +263,24 @@ function confusionTable(counts, names, t) {
   );
 }
 
-function matrices(found, t) {
+function matrices(found, t, language) {
   const shown = found.confusion.filter((one) => !(found.sweep && one.split === "dev"));
   return shown.map((one) =>
     el(
       "section",
       { class: "card" },
-      el("h2", {}, t("confusion", { split: one.split })),
+      el("h2", {}, t("confusion", { split: told(one.split, language) })),
       el("p", { class: "muted small" }, t("confusion_note")),
       el(
         "div",
-        { class: "scroll", tabindex: "0", role: "group", "aria-label": t("confusion", { split: one.split }) },
+        { class: "scroll", tabindex: "0", role: "group", "aria-label": t("confusion", { split: told(one.split, language) }) },
         confusionTable(one.counts, one.labels, t),
       ),
     ),
   );
 }
 
-function calibration(found, t, made) {
+function calibration(found, t, made, language) {
   if (!found.reliability.length) return null;
   const chart = made({ title: t("reliability"), xName: t("how_sure"), x: say, format: say, key: "reliability" });
   const bins = [...found.reliability].sort((a, b) => a[0] - b[0]);
@@ -297,14 +297,14 @@ function calibration(found, t, made) {
     "section",
     { class: "card", "aria-label": t("reliability") },
     el("div", { class: "pair" }, chart.element),
-    el("p", { class: "muted small" }, found.calibration),
+    el("p", { class: "muted small" }, said(found.calibration, language)),
   );
 }
 
-const TEXTS = ["text", "question", "context", "pair", "what to do"];
+const TEXTS = ["text", "question", "context", "pair", "what to do", "places"];
 
 function tableCard(one, language) {
-  const title = told(one.title, language);
+  const title = said(one.title, language);
   const bars = one.bars.some((row) => row.length);
   const at = (value) => `${100 * Math.max(0, Math.min(1, value))}%`;
   const cell = ([text, note], column) => {
@@ -319,7 +319,7 @@ function tableCard(one, language) {
               : null,
     };
     const inside = [
-      told(text, one.key === "settings" || one.key === "decision" ? language : ""),
+      told(text, (one.key === "scores" && !column) || ["settings", "decision"].includes(one.key) ? language : ""),
       note ? el("small", {}, note) : null,
     ];
     return column ? el("td", attributes, inside) : el("th", { scope: "row", ...attributes }, inside);
@@ -336,7 +336,7 @@ function tableCard(one, language) {
         one.head.map((name, i) =>
           el("th", { scope: "col", class: one.align[i] === "r" ? "number" : null }, told(name, language)),
         ),
-        bars ? el("td", { class: "spans" }) : null,
+        bars ? el("td", { class: "spans muted" }, one.key === "labels" ? told("count", language) : "") : null,
       ),
     ),
     el(
@@ -366,7 +366,7 @@ function tableCard(one, language) {
     ),
   );
   const inside = [
-    one.note ? el("p", { class: "muted small" }, one.note) : null,
+    one.note ? el("p", { class: "muted small" }, said(one.note, language)) : null,
     el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": title }, table),
   ];
   if (["settings", "data", "epochs", "trials", "decision"].includes(one.key)) {

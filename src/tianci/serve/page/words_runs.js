@@ -197,8 +197,40 @@ const TABLES = {
   labels: "标签数",
   "not set": "未设置",
   trouble: "问题",
+  accuracy: "准确率",
+  macro_f1: "宏平均 F1",
+  micro_f1: "微平均 F1",
+  weighted_f1: "加权 F1",
+  average_precision: "平均精确率",
+  f1: "F1",
+  f1_at_half: "F1（阈值 0.5）",
+  accuracy_at_half: "准确率（阈值 0.5）",
+  pearson: "皮尔逊相关",
+  spearman: "斯皮尔曼相关",
+  mae: "平均绝对误差",
+  rmse: "均方根误差",
 };
 
 export function told(text, language) {
   return language === "zh" ? (Object.hasOwn(TABLES, text) ? TABLES[text] : text) : text;
+}
+
+// Sentences that come from the server, with what stays the same in them.
+const SENTENCES = [
+  [/Each with its 95% interval, by bootstrap over the rows\./, () => "各带 95% 区间（对行自助重采样）。"],
+  [/As they stand in dev: ([\d,]+) in all\./, (n) => `按验证集统计，共 ${n}。`],
+  [/Those that the model was surest of come first\. ?/, () => "模型最有把握的排在前面。"],
+  [/All from (.+)\./, (file) => `全部来自 ${file}。`],
+  [/Expected calibration error ([\d.]+\d)/, (n) => `期望校准误差 ${n}`],
+  [/, before temperature ([\d.]+\d)\.$/, (n) => `，温度缩放前 ${n}。`],
+  [/(dev|test) (\w+) (\S+) \(95 % of resamples (\S+) to (\S+)\),? ?/g,
+    (split, name, ...n) => `${told(split, "zh")}${told(name, "zh")} ${n[0]}（95% 的重采样在 ${n[1]} 到 ${n[2]} 之间） `],
+  [/(\d+) seeds: mean (\S+?), standard deviation (\S+?)(, (.+))?\.$/,
+    (n, mean, sd, _, reach) => `${n} 个种子：均值 ${mean}，标准差 ${sd}${reach ? `，${reach}` : ""}。`],
+  [/^Most often confused, (.+)$/, (split) => `最常混淆（${told(split, "zh")}）`],
+];
+
+export function said(text, language) {
+  if (language !== "zh") return text;
+  return SENTENCES.reduce((now, [form, make]) => now.replace(form, (_, ...parts) => make(...parts)), told(text, language));
 }

@@ -1,7 +1,7 @@
 // Labels of one text or of two, with the shares of the tokens; cosines where a model gives vectors.
 
 import { el, fill } from "../dom.js";
-import { bars, notice, percent, waiting } from "../parts.js";
+import { bars, fixed, notice, percent, waiting } from "../parts.js";
 import { legend, sentence, tokens } from "./tokens.js";
 
 export const classify = {
@@ -43,8 +43,8 @@ export const pair = {
   show(root, answer, use) {
     if (paired(use.model)) { showLabels(root, answer, use); return; }
     const [cosine] = answer;
-    root.append(el("h2", {}, use.t("cosine")), el("p", { class: "big number" }, cosine.toFixed(3)),
-      bars([{ name: use.t("cosine"), share: Math.max(0, cosine), text: cosine.toFixed(3), best: true }], { "aria-hidden": "true" }));
+    root.append(el("h2", {}, use.t("cosine")), el("p", { class: "big number" }, fixed(cosine, 3)),
+      bars([{ name: use.t("cosine"), share: Math.max(0, cosine), text: fixed(cosine, 3), best: true }], { "aria-hidden": "true" }));
   },
 };
 
@@ -56,27 +56,29 @@ function showLabels(root, found, use) {
   const { t, model } = use;
   const reasons = el("div", { class: "stack reasons" });
   if (model.task === "regress") {
-    root.append(el("h2", {}, t("number")), el("p", { class: "big number" }, found[0].score.toFixed(3)), reasons);
+    root.append(el("h2", {}, t("number")), el("p", { class: "big number" }, fixed(found[0].score, 3)), reasons);
     if (model.abilities.includes("attribute")) explain(reasons, null, use);
     return;
   }
   const can = model.abilities.includes("attribute");
+  // of two labels the threshold decides, and that answer is the one to explain
+  const decided = model.threshold !== null && found.length === 2;
+  const second = decided ? found.find((one) => one.label === model.labels[1]) : null;
+  const answer = !decided ? found[0].label : model.labels[second?.score >= model.threshold ? 1 : 0];
   root.append(
     el("h2", {}, t("label")),
-    bars(found.map((one, n) => ({
-      name: one.label, share: one.score, text: percent(one.score), best: n === 0,
+    bars(found.map((one) => ({
+      name: one.label, share: one.score, text: percent(one.score), best: one.label === answer,
       label: can ? t("explain", { label: one.label }) : null,
       onclick: can ? () => explain(reasons, one.label, use) : null,
     }))));
-  if (model.threshold !== null && found.length === 2) {
-    const second = model.labels[1];
-    const sure = found.find((one) => one.label === second)?.score >= model.threshold;
-    root.append(el("p", { class: "small muted" }, t("threshold", { value: model.threshold.toFixed(3) }), " ",
-      el("strong", {}, sure ? second : model.labels[0])));
+  if (decided) {
+    root.append(el("p", { class: "small muted" }, t("threshold", { value: fixed(model.threshold, 3) }), " ",
+      el("strong", {}, answer)));
   }
   if (!can) return;
   root.append(el("p", { class: "small muted" }, t("explain_hint")), reasons);
-  explain(reasons, found[0].label, use);
+  explain(reasons, answer, use);
 }
 
 async function explain(place, label, use) {
@@ -96,7 +98,7 @@ function showShares(place, found, { t, model }) {
   const most = Math.max(1e-9, ...found.tokens.map((one) => Math.abs(one.share)));
   const sum = found.tokens.reduce((total, one) => total + one.share, 0);
   const told = {
-    sum: signed(sum), label: found.label, baseline: found.baseline.toFixed(2), value: found.value.toFixed(2),
+    sum: signed(sum), label: found.label, baseline: fixed(found.baseline), value: fixed(found.value),
     blank: found.baseline_token,
   };
   const number = model.task === "regress";
@@ -111,5 +113,5 @@ function showShares(place, found, { t, model }) {
 }
 
 function signed(value) {
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+  return `${value < 0 ? "" : "+"}${fixed(value)}`;
 }

@@ -1,5 +1,5 @@
 import { el } from "../dom.js";
-import { bars } from "../parts.js";
+import { bars, fixed } from "../parts.js";
 import { sentence, spark } from "./tokens.js";
 
 const MOST = 2000; // lines
@@ -46,7 +46,7 @@ export default {
       .slice(0, SHOWN);
     root.append(
       el("h2", {}, t("cosine")),
-      bars(near.map((one, n) => ({ name: one.name, share: Math.max(0, one.cosine), text: one.cosine.toFixed(3), best: n === 0 })), { class: "bars wide" }));
+      bars(near.map((one, n) => ({ name: one.name, share: Math.max(0, one.cosine), text: fixed(one.cosine, 3), best: n === 0 })), { class: "bars wide" }));
     if (lines.length < countLines(values.list)) root.append(el("p", { class: "small muted" }, t("skipped", { n: lines.length })));
     const told = t("vector", { n: Math.min(FIRST, query.length), width: query.length });
     root.append(el("p", { class: "small muted" }, told), spark(query.slice(0, FIRST), told));

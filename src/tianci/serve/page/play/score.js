@@ -1,4 +1,5 @@
 import { el } from "../dom.js";
+import { fixed } from "../parts.js";
 import { legend, sentence, tokens } from "./tokens.js";
 
 const WARM = 8; // nats of surprise that are as warm as it gets: one chance in 3,000
@@ -28,12 +29,12 @@ export default {
     const masked = model.abilities.includes("fill");
     const rows = names.map((name, n) => ({
       text: pieces[n]?.text ?? name, start: pieces[n]?.start ?? n, stop: pieces[n]?.stop ?? n, part: 0, special: false,
-      amount: -Math.min(1, -scores[n] / WARM), number: scores[n].toFixed(2),
+      amount: -Math.min(1, -scores[n] / WARM), number: fixed(scores[n]),
     }));
     root.append(
       el("h2", {}, t(masked ? "pseudo" : "log_likelihood")),
-      el("p", {}, el("span", { class: "big number" }, score.toFixed(2)), " ",
-        el("span", { class: "muted" }, `${mean.toFixed(2)} ${t("per_token")}`)),
+      el("p", {}, el("span", { class: "big number" }, fixed(score)), " ",
+        el("span", { class: "muted" }, `${fixed(mean)} ${t("per_token")}`)),
       tokens(rows, { t, caption: t("tokens") }),
       legend(t("likely"), t("surprising"), null, "minus"));
   },

@@ -60,13 +60,13 @@ addWords({
   need_second: ["Type both texts first.", "请先输入两段文本。"],
   need_list: ["Give at least one line in the list.", "列表中至少要有一行。"],
   need_choices: ["Give at least two choices, one per line.", "请至少给出两个选项，每行一个。"],
-  threshold: ["The threshold that dev data chose is {value}: the answer is", "开发集选出的阈值为 {value}，判断结果为"],
+  threshold: ["The threshold that dev data chose is {value}: the answer is", "验证集选出的阈值为 {value}，判断结果为"],
   why: ["Why “{label}”?", "为什么是“{label}”？"],
   why_number: ["Why this number?", "为什么是这个数值？"],
   explain: ["Explain {label}", "解释 {label}"],
   explain_hint: ["Click a label to see what speaks for it.", "点击标签查看依据。"],
   shares_sum: [
-    "The shares add up to {sum}: the log-odds of “{label}” rise from {baseline} (all tokens {blank}) to {value}.",
+    "The shares add up to {sum}: the log-odds of “{label}” go from {baseline} (all tokens {blank}) to {value}.",
     "各词贡献之和为 {sum}：“{label}”的对数几率从 {baseline}（全部为 {blank}）变为 {value}。",
   ],
   shares_sum_number: [
