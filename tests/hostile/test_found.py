@@ -12,6 +12,7 @@ import pytest
 from tests.hostile import examples
 from tests.hostile.guard import command
 from tianci.comparison.recipe import read_recipe
+from tianci import checkpoint
 from tianci.errors import UserError
 from tianci.files import parse_json
 from tianci.manifest import read_sealed
@@ -108,3 +109,11 @@ def test_a_seal_that_is_none(tmp_path: Path, seal: str | None) -> None:
     file.write_text(json.dumps({"files": {}, "sha256": seal}))
     with pytest.raises(UserError, match=r"manifest\.json is damaged"):
         read_sealed(file)
+
+
+@pytest.mark.parametrize("name", ["num_layers", "num_decoder_layers"])
+def test_a_t5_of_two_billion_layers(tmp_path: Path, name: str) -> None:
+    examples.model("t5")(tmp_path)
+    change(tmp_path / "config.json", lambda value: value.update({name: 2**31}))
+    with pytest.raises(UserError, match="2147483648 cannot be built"):
+        checkpoint.read(tmp_path)

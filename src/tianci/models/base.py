@@ -161,7 +161,7 @@ def check_positive(config: Any, *names: str) -> None:
     """Refuses sizes below 1 (no layers at all is possible)."""
     for name in ("vocabulary", "width", "layers", "heads", "hidden", "positions", *names):
         value = getattr(config, name)
-        if value < (0 if name == "layers" else 1):
+        if value < (0 if name in LARGEST else 1):
             raise UserError(f"a model with {name} = {value} cannot be built")
         most = LARGEST.get(name, LARGEST_SIZE)
         if value > most:

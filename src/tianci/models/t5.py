@@ -52,7 +52,7 @@ class Config:
     pad: int = 0
 
     def __post_init__(self) -> None:
-        check_positive(self, "head_size", "distance")
+        check_positive(self, "decoder_layers", "head_size", "buckets", "distance")
         if self.buckets < 4 or self.buckets % 4:
             raise UserError(f"{self.buckets} buckets cannot be halved twice; use 32")
 
