@@ -11,8 +11,8 @@ import pytest
 
 from tests.hostile import examples
 from tests.hostile.guard import command
-from tianci.comparison.recipe import read_recipe
 from tianci import checkpoint
+from tianci.comparison.recipe import read_recipe
 from tianci.errors import UserError
 from tianci.files import parse_json
 from tianci.manifest import read_sealed
