@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.hostile import examples
@@ -117,3 +118,14 @@ def test_a_t5_of_two_billion_layers(tmp_path: Path, name: str) -> None:
     change(tmp_path / "config.json", lambda value: value.update({name: 2**31}))
     with pytest.raises(UserError, match="2147483648 cannot be built"):
         checkpoint.read(tmp_path)
+
+
+def test_a_document_without_sentences(tmp_path: Path) -> None:
+    """`prepare` writes none; a store that has one was made or changed by somebody else."""
+    examples.store(tmp_path)
+    file = next((tmp_path / "store").glob("train-*/documents.bin"))
+    borders = np.frombuffer(file.read_bytes(), "<u4").copy()
+    assert command("audit", tmp_path / "store", "--tokens", 200, "--length", 16) == 0
+    borders[1] = 0
+    file.write_bytes(borders.tobytes())
+    assert command("audit", tmp_path / "store", "--tokens", 200, "--length", 16) == 2

@@ -104,7 +104,7 @@ class Shard:
     def _borders(self, name: str, count: int, end: int) -> Borders:
         """Borders from 0 to `end` that never go back: all reading rests on them."""
         borders: Borders = self._map(name, BORDER, count + 1)
-        if borders[0] != 0 or borders[-1] != end or (borders[1:] < borders[:-1]).any():
+        if borders[0] != 0 or borders[-1] != end or (borders[1:] <= borders[:-1]).any():
             raise UserError(
                 f"{self.directory / name} is damaged: its numbers do not go up from 0 to {end:,}; "
                 "prepare the text again"
