@@ -129,3 +129,10 @@ def test_a_document_without_sentences(tmp_path: Path) -> None:
     borders[1] = 0
     file.write_bytes(borders.tobytes())
     assert command("audit", tmp_path / "store", "--tokens", 200, "--length", 16) == 2
+
+
+@pytest.mark.parametrize("value", [None, [], 7])
+def test_a_pickled_model_without_a_name_of_its_activation(tmp_path: Path, value: object) -> None:
+    examples.pickled(tmp_path / "old")
+    change(tmp_path / "old" / "config.json", lambda config: config.update(hidden_act=value))
+    assert command("convert", tmp_path / "old", tmp_path / "new") == 2

@@ -24,8 +24,8 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def activation(name: str) -> Activation:
-    """The function of that name."""
-    if name not in ACTIVATIONS:
-        raise unknown("activation", name, ACTIVATIONS)
+def activation(name: object) -> Activation:
+    """The function of that name; files of others may hold anything in its place."""
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise unknown("activation", str(name), ACTIVATIONS)
     return ACTIVATIONS[name]
