@@ -208,7 +208,7 @@ def test_attention_lines(page_server: Live, opened: Open) -> None:
 
     def told(row: int) -> str:
         weights = found["weights"][1][1][row]
-        best = sorted(range(7), key=lambda n: -weights[n])[:5]
+        best = sorted((n for n in range(7) if weights[n] >= 0.005), key=lambda n: -weights[n])[:5]
         return f"{names[row]} looks at " + " · ".join(f"{names[n]} {weights[n]:.2f}" for n in best)
 
     page.locator(".lines .from button").nth(4).hover()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import uvicorn
 
+from tianci.serve.crew import Crew
 from tianci.serve.lanes import usual_lanes
 from tianci.serve.log import AccessLog, Silence
 from tianci.serve.models import Models, read_models
@@ -68,7 +69,7 @@ def _load(plan: Plan) -> Models:
     return models
 
 
-def serve_alone(plan: Plan, at: socket.socket) -> None:
+def serve_alone(plan: Plan, at: socket.socket, crew: Crew | None = None) -> None:
     if plan.threads is not None:
         torch.set_num_threads(plan.threads)
     threads = torch.get_num_threads()
@@ -83,6 +84,7 @@ def serve_alone(plan: Plan, at: socket.socket) -> None:
         None if plan.runs is None else Runs(plan.runs),
         plan.lanes or usual,
         threads,
+        crew or Crew(),
     )
     Server(config_of(make_app(service)), service).run(sockets=[at])
     if service.failed is not None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import tianci
 from tianci.errors import UserError
+from tianci.serve.crew import Crew
 from tianci.serve.plan import Plan
 
 BACKLOG = 2048
@@ -68,23 +69,25 @@ def _supervise(plan: Plan, at: socket.socket) -> None:
         stopped = True
 
     old = {sig: signal.signal(sig, stop) for sig in SIGNALS}
-    living: list[tuple[Any, float]] = []
+    living: list[tuple[Any, float, int]] = []
+    loaded = context.RawArray("b", plan.workers)
     quick = 0
 
-    def start() -> None:
-        process = context.Process(target=_work, args=(plan, at), name="tianci-worker")
+    def start(place: int, late: bool = False) -> None:
+        crew = Crew(loaded, place, late)
+        process = context.Process(target=_work, args=(plan, at, crew), name="tianci-worker")
         process.start()
-        living.append((process, time.monotonic()))
+        living.append((process, time.monotonic(), place))
 
     try:
-        for _ in range(plan.workers):
-            start()
+        for place in range(plan.workers):
+            start(place)
         while not stopped:
             time.sleep(0.1)
-            for one, begun in list(living):
+            for one, begun, place in list(living):
                 if one.is_alive():
                     continue
-                living.remove((one, begun))
+                living.remove((one, begun, place))
                 _forget(one.pid)
                 quick = quick + 1 if time.monotonic() - begun < QUICK else 0
                 if one.exitcode == 2 or quick >= PATIENCE:
@@ -93,12 +96,12 @@ def _supervise(plan: Plan, at: socket.socket) -> None:
                     f"tianci: worker {one.pid} ended ({one.exitcode}); another one starts",
                     file=sys.stderr,
                 )
-                start()
+                start(place, late=True)
     finally:
         at.close()  # or a late client would wait for nobody
-        for one, _ in living:
+        for one, *_ in living:
             one.terminate()  # SIGTERM: they finish what they accepted
-        for one, _ in living:
+        for one, *_ in living:
             one.join()
         for sig, handler in old.items():
             signal.signal(sig, handler)
@@ -112,7 +115,7 @@ def _forget(pid: int) -> None:
     mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
-def _work(plan: Plan, at: socket.socket) -> None:
+def _work(plan: Plan, at: socket.socket, crew: Crew) -> None:
     """A worker process."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -122,7 +125,7 @@ def _work(plan: Plan, at: socket.socket) -> None:
     try:
         from tianci.serve.process import serve_alone
 
-        serve_alone(plan, at)
+        serve_alone(plan, at, crew)
     except UserError as error:
         print(f"tianci: {error}", file=sys.stderr)
         sys.exit(2)

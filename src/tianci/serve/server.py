@@ -39,6 +39,8 @@ def make_app(service: Service) -> Gate:
         # few threads for what is large: each holds memory of its own long after its work
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(ASIDE, "aside"))
         loading = asyncio.wrap_future(service.start())
+        if service.crew.late:
+            await loading  # connections come only behind this point
         yield
         await loading
         service.batcher.stop()
@@ -164,7 +166,7 @@ def _fixed(service: Service) -> dict[str, Handler]:
     async def ready() -> Response:
         if service.ready:
             return Response(b'{"status":"ready"}', media_type=JSON)
-        why = "ending" if service.draining else "loading" if service.models is None else "full"
+        why = "ending" if service.draining else "full" if service.batcher.full else "loading"
         refusal = Refusal("Unhealthy", f"not ready: {why}")
         return Response(
             msgspec.json.encode(form(refusal, "/ready")), 503, {"Retry-After": "1"}, JSON

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from tianci.serve.batcher import Batcher
+from tianci.serve.crew import Crew
 from tianci.serve.limits import Limits
 from tianci.serve.log import AccessLog
 from tianci.serve.metrics import Metrics
@@ -30,6 +31,7 @@ class Service:
     runs: Runs | None = None  # training runs that may be looked at
     lanes: int = 2  # batches that may run side by side
     threads: int = 1  # of torch, for all lanes together
+    crew: Crew = field(default_factory=Crew)  # the other workers
 
     def __post_init__(self) -> None:
         self.metrics = Metrics()
@@ -59,12 +61,14 @@ class Service:
                 warm(one.predictor)
             torch.set_num_threads(self.threads)
             self.models = models
+            self.crew.tell()
         except Exception as error:
             self.failed = error
 
     @property
     def ready(self) -> bool:
-        return self.models is not None and not self.draining and not self.batcher.full
+        loaded = self.models is not None and self.crew.complete
+        return loaded and not self.draining and not self.batcher.full
 
     def hosted(self, host: str) -> bool:
         """Whether a request may name this host. A web page that has pointed its own name at

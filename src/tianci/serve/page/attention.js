@@ -200,7 +200,7 @@ function lines(place, { t, signal }) {
     });
     if (n === null) told.textContent = t("point_at");
     else {
-      const best = matrix[n].map((weight, j) => [weight, j]).sort((a, b) => b[0] - a[0]).slice(0, 5);
+      const best = matrix[n].map((weight, j) => [weight, j]).filter(([weight]) => weight >= 0.005).sort((a, b) => b[0] - a[0]).slice(0, 5);
       told.textContent = t("looks_at", {
         token: name(tokens[n]), list: best.map(([weight, j]) => `${name(tokens[j])} ${weight.toFixed(2)}`).join(" · "),
       });
