@@ -167,6 +167,7 @@ def test_writing_streams_and_stops(
     body = {"inputs": "今天天气", "model": "gpt2", "max_new_tokens": 8, "temperature": 0}
     found = ask(page_server, "/generate", body)
     assert page.locator(".written").text_content() == found["text"]
+    assert page.locator(".passage").text_content() == "今天天气" + found["text"]
     expect(page.locator(".result")).to_contain_text(f"{len(found['ids'])} tokens in")
     # it pauses after some tokens, so that there is something to stop
     steps: list[bool] = []
@@ -188,6 +189,14 @@ def test_writing_streams_and_stops(
     stopped.set()
     ask(page_server, "/score", {"inputs": "今", "model": "gpt2"})  # and has time for others again
     assert len(steps) < 8
+
+
+def test_a_target_stands_for_itself(page_server: Live, opened: Open) -> None:
+    page = opened(page_server.url).go("#/playground/generate")
+    page.get_by_label("Model").select_option("generate")
+    run(page, text="今天天气")
+    found = ask(page_server, "/generate", {"inputs": "今天天气", "model": "generate"})
+    assert page.locator(".passage").text_content() == found["text"]
 
 
 def test_score_as_heat(page_server: Live, opened: Open) -> None:

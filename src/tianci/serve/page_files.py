@@ -9,6 +9,7 @@ from typing import Any
 from tianci import __version__
 from tianci.serve.models import Models, Served
 from tianci.serve.service import Service
+from tianci.serve.writing import continues
 
 FOLDER = Path(__file__).parent / "page"
 TYPES = {
@@ -50,4 +51,8 @@ def page_info(service: Service, models: Models) -> dict[str, Any]:
 def _about(model: Served) -> dict[str, Any]:
     tokenizer = model.predictor.tokenizer
     mask = tokenizer.mask
-    return {**model.about, "mask": None if mask is None else tokenizer.token(mask)}
+    return {
+        **model.about,
+        "mask": None if mask is None else tokenizer.token(mask),
+        "continues": continues(model.predictor),  # what it writes goes on behind the text
+    }

@@ -33,13 +33,13 @@ export default {
     return { path: "/generate", body };
   },
   // Shows what comes as it comes; stopping keeps what there is.
-  async ask({ api, request, result, signal, values }) {
+  async ask({ api, request, result, signal, values, model }) {
     const begun = performance.now();
     const said = el("span", { class: "written" });
     let tokens = 0;
     let text = "";
     const state = () => ({ text, tokens, seconds: (performance.now() - begun) / 1000 });
-    fill(result, el("p", { class: "passage" }, values.text, said, el("span", { class: "caret", "aria-hidden": "true" })));
+    fill(result, el("p", { class: "passage" }, before(model, values), said, el("span", { class: "caret", "aria-hidden": "true" })));
     try {
       for await (const one of api.events(request.path, { body: request.body, signal })) {
         if (one.event === "error") throw new ApiError(one.data.error, 424);
@@ -53,9 +53,14 @@ export default {
     }
     return state();
   },
-  show(root, { text, tokens, seconds }, { t, values }) {
+  show(root, { text, tokens, seconds }, { t, values, model }) {
     root.append(
-      el("p", { class: "passage" }, values.text, el("span", { class: "written" }, text)),
+      el("p", { class: "passage" }, before(model, values), el("span", { class: "written" }, text)),
       el("p", { class: "small muted" }, t("seconds", { tokens, seconds: seconds.toFixed(1) })));
   },
 };
+
+// A continuation stands behind its text; a title or a translation for itself.
+function before(model, values) {
+  return model.continues ? values.text : "";
+}

@@ -22,7 +22,7 @@ addWords({
   about_tag: ["Names, places and the like, marked in the text.", "在文本中标出人名、地名等。"],
   about_answer: ["The piece of a text that answers a question, and the runners-up.", "在文章中找出问题的答案，并列出其他候选。"],
   about_choose: ["The best of several choices.", "从几个选项中选出最合适的一个。"],
-  about_generate: ["The model writes on, token by token.", "模型逐词续写。"],
+  about_generate: ["The model writes, token by token.", "模型逐词写出文本。"],
   about_score: [
     "How likely the model finds a text, token by token. Warm: the model is surprised.",
     "模型认为这段文本有多可能，逐词显示。暖色表示模型感到意外。",
