@@ -252,6 +252,8 @@ def test_nothing_sticks_out(page_server: Live, opened: Open, width: int) -> None
         page.locator(".examples .chip").last.click()
         expect(page.locator(".waiting")).to_have_count(0)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, tab
+    page.goto(f"{page_server.url}/docs")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_files_of_the_page(page_server: Live) -> None:

@@ -317,7 +317,10 @@ def test_openapi_and_docs(running: Start) -> None:
     asked = document["paths"]["/embed"]["post"]["requestBody"]["content"]["application/json"]
     assert asked["schema"]["$ref"].endswith("/EmbedRequest")
     assert document["components"]["schemas"]["EmbedRequest"]["required"] == ["inputs"]
-    page = server.client.get("/docs")
+    page = server.client.get("http://127.0.0.1:8765/docs")
+    assert "<pre>curl 127.0.0.1:8765/info</pre>" in page.text and ":8000" not in page.text
+    assert "{question: string, context: string}" in page.text and "`" not in page.text
+    assert "<p>Answer: <code>[{score: number, label: string}]" in page.text
     assert "POST /rerank" in page.text and "<script" not in page.text
     assert "http" not in page.text.replace("http-equiv", "")  # nothing from elsewhere
     assert server.client.get("/docs.css").headers["content-type"].startswith("text/css")

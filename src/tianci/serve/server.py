@@ -184,8 +184,13 @@ def _fixed(service: Service) -> dict[str, Handler]:
             raise Refusal("Unhealthy", "the models are being loaded", {"Retry-After": "2"})
         return Response(msgspec.json.encode(page_info(service, service.models)), media_type=JSON)
 
-    async def docs() -> Response:
-        return Response(page, media_type="text/html")
+    async def docs(request: Request) -> Response:
+        request.scope["tianci"]["route"] = "/docs"
+        host, port = request.scope.get("server") or ("127.0.0.1", 8000)
+        at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return Response(
+            page.replace(docs_page.ADDRESS.encode(), at.encode()), media_type="text/html"
+        )
 
     async def docs_css() -> Response:
         return Response(style, media_type="text/css")
@@ -197,11 +202,10 @@ def _fixed(service: Service) -> dict[str, Handler]:
             "/ready": ready,
             "/metrics": metrics,
             "/openapi.json": openapi_json,
-            "/docs": docs,
             "/docs.css": docs_css,
             "/page/info": page_json,
         }.items()
-    }
+    } | {"/docs": docs}
 
 
 def _page(path: str) -> Callable[[], Awaitable[Response]]:
