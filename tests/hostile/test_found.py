@@ -136,3 +136,10 @@ def test_a_pickled_model_without_a_name_of_its_activation(tmp_path: Path, value:
     examples.pickled(tmp_path / "old")
     change(tmp_path / "old" / "config.json", lambda config: config.update(hidden_act=value))
     assert command("convert", tmp_path / "old", tmp_path / "new") == 2
+
+
+def test_half_a_character_in_a_tokenizer(tmp_path: Path) -> None:
+    examples.tokenizer("bpe")(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    file.write_text(file.read_text().replace('"model"', '"\\ud800": 1, "model"'))
+    assert command("tokenize", tmp_path, "a") == 2
