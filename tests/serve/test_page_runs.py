@@ -87,7 +87,8 @@ def record() -> dict[str, Any]:
         "confusion": [[80, 20], [15, 85]],
         "reliability": [{"confidence": 0.6, "accuracy": 0.55, "rows": 90},
                         {"confidence": 0.9, "accuracy": 0.88, "rows": 110}],
-        "errors": [{"text": HOSTILE, "label": HOSTILE_SCRIPT, "predicted": "bad", "score": 0.9}],
+        "errors": [{"text": HOSTILE, "label": HOSTILE_SCRIPT, "predicted": "bad", "score": 0.9,
+                    "place": f"/{'a_long_name/' * 6}dev.jsonl.gz, line 7"}],
     }  # fmt: skip
     return {
         "task": "classify", "metric": "f1", "labels": ["bad", HOSTILE], "model": HOSTILE_SCRIPT,
