@@ -92,6 +92,10 @@ def test_a_prefix_that_the_merges_do_not_have(tmp_path: Path, prefix: str) -> No
            lambda value: value["model"].update(continuing_subword_prefix=prefix))  # fmt: skip
     with pytest.raises(UserError, match="does not go on with"):
         Tokenizer.load(tmp_path)
+    with (tmp_path / "tokenizer.json").open("a") as file:
+        file.write(" x")  # the engine reads the model before it sees that there is more
+    with pytest.raises(UserError, match="not a tokenizer file"):
+        Tokenizer.load(tmp_path)
 
 
 @pytest.mark.parametrize("labels", [[], ["one"], ["one", "two", "three"]], ids=len)

@@ -76,8 +76,8 @@ def _check_merges(path: Path) -> None:
         model = msgspec.json.decode(read_small(path, MOST_TOKENIZER), type=_Engine).model
         prefix = model.continuing_subword_prefix
         merges = msgspec.json.decode(model.merges, type=list[str | list[str]]) if prefix else []
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return  # the engine says better what is wrong with it
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise UserError(f"{path}: not a tokenizer file: {error}") from error
     for merge in merges:
         right = merge.partition(" ")[2] if isinstance(merge, str) else (merge or [""])[-1]
         if prefix and not right.startswith(prefix):
