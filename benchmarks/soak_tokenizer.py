@@ -4,8 +4,8 @@
 
 `make soak` runs it. For each kind and text a line (a fixed cost and a cost per byte) is fitted to
 the processor time; the figure is the largest time over the line, for texts of 64 KB and more.
-Freed memory is kept: otherwise the kernel zeroes fresh pages for the largest texts only, which bends
-the line by up to 1.5 (it is a cost per byte, too, but not of the tokenizer).
+Freed memory is kept: otherwise the kernel zeroes fresh pages for the largest texts only, which
+bends the line by up to 1.5 (it is a cost per byte, too, but not of the tokenizer).
 Prints one table; exit code 1 above 1.2. Best on a quiet machine.
 """
 
