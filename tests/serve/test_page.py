@@ -181,7 +181,9 @@ def test_writing_streams_and_stops(
     monkeypatch.setattr(page_server.service.batcher, "_between", pause)
     page.locator("[name=max_new_tokens]").fill("40")
     page.locator("form button.main").click()
-    page.wait_for_function("document.querySelector('.caret')?.previousSibling.textContent")
+    # not wait_for_function: what it asks again and again, it asks by eval, which our policy forbids
+    begun = "document.querySelector('.caret')?.previousSibling.textContent"
+    wait(lambda: bool(page.evaluate(begun)))
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".caret")).to_have_count(0)
     expect(page.locator(".written")).not_to_be_empty()  # what came stays
