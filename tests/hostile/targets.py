@@ -50,6 +50,11 @@ class Target:
         ]
         assert self.sources, f"{self.name}: nothing to change"
 
+    def example(self) -> int:
+        """How the example itself is read; 0 if it is right."""
+        places = {path for path, _, _ in self.sources} if self.alone else {self.folder}
+        return max(self.run(place) for place in sorted(places))
+
     def case(self, data: bytes) -> str | None:
         """Makes one file wrong as `data` says, has it read, puts it back; what went wrong."""
         dice = Dice(data)

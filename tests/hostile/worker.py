@@ -84,7 +84,7 @@ def fuzz(target: Target, folder: Path, cases: int, seed: int) -> str | None:
     from hypothesis import strategies as st
 
     target.prepare(folder / target.name.replace("/", "-"))
-    if target.run(target.folder) != 0:
+    if target.example() != 0:
         return f"{target.name}: the example itself is not read"
     found: list[str] = []
     note = folder / "case"
