@@ -25,9 +25,12 @@ def test_bytes_inputs_and_tokens(running: Start) -> None:
         ({"inputs": "天" * 2000}, 413, "Validation"),  # 6,000 bytes
         ({"inputs": "天" * (LIMIT - 1)}, 413, "Validation"),  # with [CLS] and [SEP] one too many
         ({"inputs": []}, 400, "Empty"),
+        ({"inputs": ""}, 400, "Empty"),
+        ({"inputs": ["天", ""]}, 400, "Empty"),
+        ({"inputs": [[]]}, 400, "Empty"),
         ({"inputs": 3}, 422, "Invalid"),
         ({}, 422, "Invalid"),
-        ({"inputs": "天", "truncation_direction": "Left"}, 422, "Invalid"),
+        ({"inputs": "天", "truncation_direction": "Up"}, 422, "Invalid"),
         ({"inputs": ["天", 3]}, 422, "Invalid"),
         ({"inputs": [3, 9999]}, 422, "Tokenizer"),
     ]:
@@ -44,6 +47,29 @@ def test_bytes_inputs_and_tokens(running: Start) -> None:
     assert server.post("/answer", {"inputs": question}).status_code == 200
     many = server.post("/embed", {"inputs": ["天"] * 4}).json()["error"]
     assert many == "batch size 4 > maximum allowed batch size 3"
+
+
+def test_texts_are_cut_on_the_side_that_is_asked_for(running: Start) -> None:
+    server = running("base", "classify", "pair")
+    begin, end = "今" * (LIMIT - 2), "天" * (LIMIT - 2)
+
+    def said(path: str, inputs: object, **options: object) -> list[object]:
+        found = server.post(path, {"inputs": inputs, "truncate": True, **options})
+        assert found.status_code == 200, found.text
+        answer: list[object] = found.json()
+        return answer
+
+    for path in ("/embed", "/predict"):
+        left = said(path, begin + end, truncation_direction="Left")
+        assert left == said(path, end), path
+        right = said(path, begin + end)
+        assert right == said(path, begin) == said(path, begin + end, truncation_direction="Right")
+        assert left != right
+    ids = [[5, *[6] * LIMIT]]
+    assert said("/embed", ids, truncation_direction="Left") == said("/embed", [[6] * LIMIT])
+    assert said("/embed", ids) == said("/embed", [[5, *[6] * (LIMIT - 1)]])
+    pair = [begin + end, "天"]
+    assert said("/predict", pair, truncation_direction="left") != said("/predict", pair)
 
 
 def test_long_texts_are_scored_only_where_that_is_bounded(running: Start) -> None:

@@ -61,8 +61,9 @@ def test_the_openai_client(live: Callable[..., Live], folders: dict[str, Path]) 
     np.testing.assert_allclose(plain.data[0].embedding, expected[1], atol=1e-5)
     assert [one.id for one in client.models.list()] == ["base"]
     assert client.models.retrieve("base").id == "base"
-    with pytest.raises(openai.NotFoundError, match="no model of that name"):
+    with pytest.raises(openai.NotFoundError, match="no model of that name") as unknown:
         client.embeddings.create(model="text-embedding-3-small", input="我们")
+    assert unknown.value.code == "model_not_found"
     with pytest.raises(openai.APIStatusError, match="batch size 5 > maximum") as refused:
         client.embeddings.create(model="base", input=["我"] * 5)
     assert refused.value.status_code == 413

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tianci.data.rows import Row, make_row
 from tianci.errors import UserError
@@ -19,6 +19,7 @@ from tianci.serve.runs import Runs
 from tianci.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
+Direction = Literal["Left", "Right", "left", "right"]  # which side of a long text is cut off
 SMALL = 16384  # bytes of a body whose tokenization is quicker than a change of threads
 WATCHED = 0.05  # seconds after which a request looks whether its client is still there
 BOUNDLESS = 1 << 30
@@ -88,13 +89,17 @@ class Call:
     # ------------------------------------------------------------ tasks
 
     async def ask(
-        self, model: Served, records: Sequence[dict[str, Any]], truncate: bool | None
+        self,
+        model: Served,
+        records: Sequence[dict[str, Any]],
+        truncate: bool | None,
+        direction: Direction = "Right",
     ) -> tuple[Task, list[Row], list[Any]]:
         """What a fine-tuned model's head says of records: the task, the rows, one answer each."""
         self.limits.check_inputs(len(records))
-        task = model.predictor.task
+        task, cut = model.predictor.task, self.cut(truncate)
         rows, examples = await self.aside(
-            lambda: examples_of(model, task, records, self.cut(truncate), self.limits)
+            lambda: examples_of(model, task, records, cut, self.limits, direction)
         )
         kind, items = model.respond(task, examples)
         said = await self.run(kind, items, [one.length for one in examples])
@@ -112,8 +117,19 @@ class Call:
         return self.limits.truncate if truncate is None else truncate
 
 
+def cutting(model: Served, direction: Direction) -> Tokenizer:
+    """The model's tokenizer, cutting texts that are too long on that side."""
+    tokenizer = model.predictor.tokenizer
+    return tokenizer.keeping_ends() if direction.lower() == "left" else tokenizer
+
+
 def examples_of(
-    model: Served, task: Task, records: Sequence[dict[str, Any]], cut: bool, limits: Limits
+    model: Served,
+    task: Task,
+    records: Sequence[dict[str, Any]],
+    cut: bool,
+    limits: Limits,
+    direction: Direction = "Right",
 ) -> tuple[list[Row], list[Example]]:
     """Rows and what the model reads of them; too long ones are refused unless they may be cut."""
     rows: list[Row] = []
@@ -122,10 +138,10 @@ def examples_of(
         if isinstance(row, UserError):
             raise row
         rows.append(row)
-    limit = model.predictor.task_limit
+    limit, tokenizer = model.predictor.task_limit, cutting(model, direction)
 
     def read(most: int) -> list[Example]:
-        return _alike(task, rows, model.predictor.tokenizer, most)
+        return _alike(task, rows, tokenizer, most)
 
     if task.name in WINDOWED:
         examples = read(limit)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from tianci.serve.call import Call
+from tianci.serve.call import Call, Direction, cutting
 from tianci.serve.models import Served
 from tianci.serve.refusal import Refusal
 from tianci.serve.work import embed_limit
@@ -48,22 +48,27 @@ def prompted(
 
 
 async def read_inputs(
-    call: Call, model: Served, inputs: Sequence[str | list[int]], truncate: bool | None
+    call: Call,
+    model: Served,
+    inputs: Sequence[str | list[int]],
+    truncate: bool | None,
+    direction: Direction = "Right",
 ) -> list[list[int]]:
     """Ids with special tokens; ids that were given are read as they are."""
     call.limits.check_inputs(len(inputs))
-    tokenizer, limit = model.predictor.tokenizer, embed_limit(model.predictor)
+    if not all(inputs):  # TEI and OpenAI refuse an empty text, too
+        raise Refusal("Empty", "`inputs` cannot be empty")
+    tokenizer, limit = cutting(model, direction), embed_limit(model.predictor)
     cut, size = call.cut(truncate), len(tokenizer)
 
     def encode() -> list[list[int]]:
         most = limit if cut else None
         made = iter(tokenizer.ids([one for one in inputs if isinstance(one, str)], limit=most))
-        return [next(made) if isinstance(one, str) else one[:most] for one in inputs]
+        kept = slice(most) if direction.lower() == "right" or not most else slice(-most, None)
+        return [next(made) if isinstance(one, str) else one[kept] for one in inputs]
 
     found = await call.aside(encode)
     for ids in found:
-        if not ids:
-            raise Refusal("Empty", "`inputs` cannot be empty")
         if len(ids) > limit:
             raise call.limits.too_long(len(ids), limit)
     if any(i >= size for ids, one in zip(found, inputs, strict=True)

@@ -124,7 +124,7 @@ class Models:
         if name is not None:
             found = next((one for one in self.served if one.name == name), None)
             if found is None:
-                raise Refusal("NotFound", "no model of that name; /v1/models lists them")
+                raise Refusal("ModelNotFound", "no model of that name; /v1/models lists them")
             if ability not in found.abilities:
                 known = ", ".join(found.abilities)
                 raise Refusal("Backend", f"this model cannot {ability}; it can: {known}")

@@ -83,7 +83,7 @@ async def model(asked: None, call: Call) -> ModelCard:
     for one in call.models.served:
         if one.name == name:
             return card(one)
-    raise Refusal("NotFound", "no model of that name; /v1/models lists them")
+    raise Refusal("ModelNotFound", "no model of that name; /v1/models lists them")
 
 
 def card(model: Served) -> ModelCard:

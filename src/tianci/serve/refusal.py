@@ -18,6 +18,7 @@ STATUS = {
     "Invalid": 422,  # JSON, but not the fields of this route
     "Unauthorized": 401,
     "NotFound": 404,
+    "ModelNotFound": 404,
     "MethodNotAllowed": 405,
     "Timeout": 408,  # the body did not come
     "MediaType": 415,
@@ -31,6 +32,11 @@ OPENAI = {
     424: "server_error",
     500: "server_error",
     503: "server_error",
+}
+CODES = {  # what OpenAI's clients look for; elsewhere the type's own name
+    "ModelNotFound": "model_not_found",
+    "Overloaded": "rate_limit_exceeded",
+    "Unauthorized": "invalid_api_key",
 }
 
 
@@ -71,4 +77,5 @@ def form(refusal: Refusal, path: str) -> Any:
     if not path.startswith("/v1/"):
         return ErrorResponse(refusal.sentence, refusal.kind)
     kind = OPENAI.get(refusal.status, "invalid_request_error")
-    return OpenAIErrorResponse(OpenAIProblem(refusal.sentence, kind, None, refusal.kind.lower()))
+    code = CODES.get(refusal.kind, refusal.kind.lower())
+    return OpenAIErrorResponse(OpenAIProblem(refusal.sentence, kind, None, code))

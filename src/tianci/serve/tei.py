@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from tianci import __version__
 from tianci.goals.tasks.classify import Classify
-from tianci.serve.call import Call
+from tianci.serve.call import Call, Direction
 from tianci.serve.inputs import Input, Texts, prompted, read_inputs, several, texts_of
 from tianci.serve.models import Served
 from tianci.serve.refusal import Refusal
 from tianci.serve.work import Embed, EmbedAll, trained_head
 
-Direction = Literal["Left", "Right", "left", "right"]
 Pairs = str | list[str | list[str]]
 
 
@@ -99,19 +98,11 @@ class SimpleToken(Struct):
     token: str  # as it stands in the vocabulary
 
 
-def _right(direction: str) -> None:
-    if direction.lower() == "left":
-        raise Refusal(
-            "Invalid", "truncation_direction may be Right only: inputs are cut at their end"
-        )
-
-
 async def embed(asked: EmbedRequest, call: Call) -> list[list[float]]:
     """One vector per input."""
-    _right(asked.truncation_direction)
     model = call.models.find(asked.model, "embed")
     texts = prompted(model, several(asked.inputs), asked.prompt_name)
-    ids = await read_inputs(call, model, texts, asked.truncate)
+    ids = await read_inputs(call, model, texts, asked.truncate, asked.truncation_direction)
     found = await call.run(Embed(model.predictor, asked.normalize), ids, [len(one) for one in ids])
     return [shorten(one, asked.dimensions, asked.normalize).tolist() for one in found]
 
@@ -128,10 +119,9 @@ def shorten(vector: NDArray[Any], dimensions: int | None, normalize: bool) -> ND
 
 async def embed_all(asked: EmbedAllRequest, call: Call) -> list[list[list[float]]]:
     """One vector per token of each input."""
-    _right(asked.truncation_direction)
     model = call.models.find(asked.model, "embed")
     texts = prompted(model, several(asked.inputs), asked.prompt_name)
-    ids = await read_inputs(call, model, texts, asked.truncate)
+    ids = await read_inputs(call, model, texts, asked.truncate, asked.truncation_direction)
     found = await call.run(EmbedAll(model.predictor), ids, [len(one) for one in ids])
     return [one.tolist() for one in found]
 
@@ -140,12 +130,11 @@ async def predict(asked: PredictRequest, call: Call) -> list[Prediction] | list[
     """Labels with their scores, best first: a list for one input, a list of lists for a batch.
 
     One input is a text or a pair ["a", "b"]; a batch is a list of ["a"] and ["a", "b"]."""
-    _right(asked.truncation_direction)
     texts, single = _texts(asked.inputs)
     pairs = bool(texts) and all(len(one) == 2 for one in texts)
     model = call.models.find(asked.model, "predict", lambda one: reads_pairs(one) == pairs)
     records = [dict(zip(("text", "pair"), one, strict=False)) for one in texts]
-    task, _, said = await call.ask(model, records, asked.truncate)
+    task, _, said = await call.ask(model, records, asked.truncate, asked.truncation_direction)
     found = [ranked(task.labels, one) for one in class_scores(model, said, asked.raw_scores)]
     return found[0] if single else found
 
@@ -190,14 +179,13 @@ def ranked(labels: tuple[str, ...], scores: NDArray[Any]) -> list[Prediction]:
 
 async def rerank(asked: RerankRequest, call: Call) -> list[Rank]:
     """Texts by how well they answer the query, best first."""
-    _right(asked.truncation_direction)
     model = call.models.find(asked.model, "rerank")
     call.limits.check_inputs(len(asked.texts))
     if trained_head(model.predictor) is not None:
-        scores = await cosines(call, model, asked.query, asked.texts, asked.truncate)
+        scores = await cosines(call, model, asked.query, asked.texts, asked)
     else:
         records = [{"text": asked.query, "pair": text} for text in asked.texts]
-        _, _, said = await call.ask(model, records, asked.truncate)
+        _, _, said = await call.ask(model, records, asked.truncate, asked.truncation_direction)
         # of two labels the second is the one that is looked for; of one there is no choice
         scores = [float(one[-1]) for one in class_scores(model, said, asked.raw_scores)]
     order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))
@@ -209,11 +197,12 @@ async def cosines(
     model: Served,
     query: str,
     texts: list[str],
-    truncate: bool | None,
+    how: RerankRequest | SimilarityParameters,
     prompt: str | None = None,
 ) -> list[float]:
     """How near texts lie to a query."""
-    ids = await read_inputs(call, model, prompted(model, [query, *texts], prompt), truncate)
+    inputs = prompted(model, [query, *texts], prompt)
+    ids = await read_inputs(call, model, inputs, how.truncate, how.truncation_direction)
     first, *others = await call.run(Embed(model.predictor, True), ids, [len(one) for one in ids])
     # rounding must not lead beyond what a cosine can be
     return [float(np.clip(np.dot(first.astype(np.float64), one), -1, 1)) for one in others]
@@ -222,11 +211,10 @@ async def cosines(
 async def similarity(asked: SimilarityRequest, call: Call) -> list[float]:
     """The cosine of each sentence with the source sentence."""
     how = asked.parameters or SimilarityParameters()
-    _right(how.truncation_direction)
     model = call.models.find(asked.model, "similarity")
     call.limits.check_inputs(len(asked.inputs.sentences))
     source, sentences = asked.inputs.source_sentence, asked.inputs.sentences
-    return await cosines(call, model, source, sentences, how.truncate, how.prompt_name)
+    return await cosines(call, model, source, sentences, how, how.prompt_name)
 
 
 async def tokenize(asked: TokenizeRequest, call: Call) -> list[list[SimpleToken]]:

@@ -7,6 +7,7 @@ as mutable state that threads would share.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class Tokenizer:
         self._names = _names(engine)
         for id, _ in (*self._single.around, *self._pair.around):
             self.token(id)  # a template may name any number
+        self._cuts = _keep_begin
 
     def __len__(self) -> int:
         return int(self.engine.get_vocab_size(with_added_tokens=True))
@@ -124,6 +126,12 @@ class Tokenizer:
             raise UserError(f"token id {id} is not in the vocabulary of {len(self):,} entries")
         return self._names[id]
 
+    def keeping_ends(self) -> Tokenizer:
+        """The same, but `ids` and `inputs` cut texts that are too long at their beginning."""
+        other = copy.copy(self)
+        other._cuts = _keep_end
+        return other
+
     def ids(
         self,
         texts: Sequence[str],
@@ -142,7 +150,7 @@ class Tokenizer:
             after = [id for id, _ in template.after]
             if room is None:
                 return [[*before, *encoding.ids, *after] for encoding in firsts]
-            return [[*before, *encoding.ids[:room], *after] for encoding in firsts]
+            return [[*before, *self._cuts(encoding.ids, room), *after] for encoding in firsts]
         return [
             first for first, _ in self.inputs(texts, pairs, limit=limit, cut=cut, special=special)
         ]
@@ -168,7 +176,8 @@ class Tokenizer:
             self._run(texts, fast=True), self._run(pairs, fast=True), strict=True
         ):
             keep_first, keep_second = _keep(len(first), len(second), room, cut)
-            both.append(self.wrap(first.ids[:keep_first], second.ids[:keep_second], special))
+            kept = self._cuts(first.ids, keep_first), self._cuts(second.ids, keep_second)
+            both.append(self.wrap(*kept, special))
         return both
 
     def wrap(
@@ -352,6 +361,14 @@ def _room(limit: int | None, template: Template) -> int | None:
             f"use at least {template.extra + 1}"
         )
     return limit - template.extra
+
+
+def _keep_begin(ids: list[int], count: int) -> list[int]:
+    return ids[:count]
+
+
+def _keep_end(ids: list[int], count: int) -> list[int]:
+    return ids[max(0, len(ids) - count) :]
 
 
 def _check_pairs(texts: Sequence[str], pairs: Sequence[str], cut: str) -> None:
