@@ -18,6 +18,7 @@ from tianci import manifest
 from tianci.errors import UserError
 from tianci.serve.predictor import load
 from tianci.train import state
+from tianci.train.estimate import evaluations
 from tianci.train.pretrain import pretrain
 from tianci.train.settings import Pretrain, Train
 from tianci.train.verdict import verdict
@@ -55,6 +56,16 @@ def trained(
 ) -> tuple[Path, dict[str, object]]:
     out = tmp_path_factory.mktemp("run") / "model"
     return out, run(corpus, out, steps=400, lr=5e-3)
+
+
+def test_held_out_text_takes_little_of_a_run(corpus: Path, tmp_path: Path) -> None:
+    assert [evaluations(run, 1.0) for run in (1, 20, 99, 140, 200, 10**9)] == [2, 2, 9, 14, 20, 20]
+    for steps, most in ((6, 3), (200, 21)):
+        run(corpus, tmp_path / str(steps), steps=steps)
+        log = (tmp_path / str(steps) / "log.jsonl").read_text().splitlines()
+        held = [e["step"] for e in map(json.loads, log) if e["event"] == "held"]
+        assert held[0] == 2 and held[-1] == steps and len(held) <= most
+    assert len(held) > 5  # the long one can afford more
 
 
 def test_it_learns(trained: tuple[Path, dict[str, object]]) -> None:

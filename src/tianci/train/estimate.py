@@ -1,4 +1,5 @@
-"""What a run will take, said before its first step: time, tokens, memory."""
+"""What a run will take, said before its first step: time, tokens, memory; and how often it can
+afford to look at held-out text."""
 
 from __future__ import annotations
 
@@ -31,16 +32,28 @@ class Estimate:
         )
 
 
+def planned_tokens(settings: Train, batch_tokens: int, corpus_tokens: int) -> float | None:
+    """The length that the settings ask for; None where minutes decide."""
+    if settings.steps:
+        return settings.steps * batch_tokens
+    if settings.tokens:
+        return settings.tokens
+    return None if settings.minutes else (settings.epochs or 1) * corpus_tokens
+
+
+def evaluations(run: float, one: float) -> int:
+    """How often a run looks at held-out text: 20 times, but for no more than a tenth of its time
+    (at the end in any case). Both in tokens, or both in seconds of training."""
+    return max(2, min(20, int(0.1 * run / max(one, 1e-9))))
+
+
 def estimate(
     model: Checkpoint, settings: Train, batch_tokens: int, corpus_tokens: int, speed: float
 ) -> Estimate:
     """For the length that the settings ask for, at so many tokens per second."""
-    planned = (
-        settings.steps * batch_tokens if settings.steps
-        else settings.tokens if settings.tokens
-        else settings.minutes * 60 * speed if settings.minutes
-        else (settings.epochs or 1) * corpus_tokens
-    )  # fmt: skip
+    planned = planned_tokens(settings, batch_tokens, corpus_tokens)
+    if planned is None:
+        planned = (settings.minutes or 0) * 60 * speed
     one_pass = min(batch_tokens, settings.micro_tokens or batch_tokens)
     memory = probe.training_bytes(model, one_pass)
     return Estimate(int(planned), planned / max(1, corpus_tokens), speed, memory)

@@ -37,6 +37,7 @@ from tianci.train import (
     record,
     state,
 )
+from tianci.train.bar import Bar
 from tianci.train.examples import Examples, Recipe
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of, measure
@@ -192,6 +193,8 @@ class _Session:
         at = state.restore(self.folder, adam) if self.folder else state.State()
         self.examples = cache(self._examples)
         self.held = self._held_out()
+        self.judged: tuple[int, dict[str, Any]] = (-1, {})  # the step of the last evaluation
+        self.times = self._evaluations()
         if self.world.first and not (self.run / record.RECORD).exists():
             record.write_record(self.run, self.sections, settings, self.seed, self.wish)
         # without a checkpoint it begins anew, and so does its log
@@ -216,10 +219,7 @@ class _Session:
             self._report(Finding("disk", f"{short}; make room, or set train.keep=1"), at.step)
         for finding in self.monitor.before():
             self._report(finding, at.step)
-        self.bar = tqdm(
-            total=1000, initial=0, disable=self.quiet or not self.world.first, unit="‰",
-            bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}",
-        )  # fmt: skip
+        self.bar = Bar(self.quiet or not self.world.first, resumed=self.folder is not None)
         self.loop = Loop(
             self.model, self.goal, adam, settings, self.lr, self.warmup, self.examples, at,
             self.world, bf16, self.seed, self._on_step, self._save, self._evaluate,
@@ -263,6 +263,12 @@ class _Session:
             return []
         recipe = Recipe(self.goal, self.settings.length, self.settings.short, 4096, HELD_SEED)
         return Examples(store, self.tokenizer, recipe).fixed(HELD_TOKENS)
+
+    def _evaluations(self) -> int:
+        """How often held-out text is read; a pass forward costs a third of a pass of training."""
+        once = sum(batch.layout.tokens for batch in self.held) / 3
+        run = estimate.planned_tokens(self.settings, self.batch_tokens, self.store.split.tokens)
+        return 20 if run is None else estimate.evaluations(run, once)
 
     def _monitor(self) -> Monitor:
         info = self.corpus.info["statistics"]
@@ -362,22 +368,26 @@ class _Session:
         self.window, self.last_log = [], time.monotonic()
         at = self.loop.state
         self._say("step", **means, tokens=at.tokens, seconds=at.seconds)
-        self.bar.n = min(1000, int(1000 * self.loop.reached))
-        self.bar.set_postfix_str(
+        self.bar.show(
+            self.loop.reached,
             f"step {means['step']}, loss {means['loss']:.3f}, rate {means['lr']:.1e}, "
-            f"{means['tokens_per_second']:,.0f} tokens/s"
+            f"{means['tokens_per_second']:,.0f} tokens/s",
         )
 
     def _evaluate(self, at: state.State) -> None:
-        """Held-out text, about twenty times in a run or as often as asked."""
+        """Held-out text, up to twenty times in a run or as often as asked."""
         every, reached = self.settings.evaluate_every, self.loop.reached
         # from the progress alone, so that a resumed run evaluates where an undisturbed one does
-        twentieth = at.step == 2 or int(20 * reached) > int(20 * self.reached)
-        due = at.step % every == 0 if every else twentieth
+        usual = at.step == 2 or int(self.times * reached) > int(self.times * self.reached)
+        due = at.step % every == 0 if every else usual
         self.reached = reached
         if not due or not self.world.first or not self.held:
             return
+        began = time.monotonic()
         result = measure(self.model, self.goal, self.held, self.world.device)
+        self.judged = at.step, result
+        if minutes := self.settings.minutes:  # such a run is as long as the machine makes it
+            self.times = estimate.evaluations(60 * minutes, time.monotonic() - began)
         self._say("held", step=at.step, held=result, seconds=at.seconds)
         if (language := language_of(result)) and not math.isnan(self.monitor.smooth):
             finding = self.monitor.held_out(self.monitor.smooth, result[language]["loss"])
@@ -410,7 +420,9 @@ class _Session:
         """The verdict, the report, and the model at the top of the run's directory."""
         if not self.world.first:
             return {}
-        result = measure(self.model, self.goal, self.held, self.world.device) if self.held else {}
+        step, result = self.judged
+        if self.held and step != at.step:
+            result = measure(self.model, self.goal, self.held, self.world.device)
         speed = at.tokens / max(1e-9, at.seconds)
         flops = probe.training_flops(self.model, self.settings.length)
         info = self.corpus.info["statistics"]

@@ -50,7 +50,7 @@ class Train:
         "auto", "bf16 autocast where this machine is faster with it"
     )
     save_every: int = setting(0, "steps between checkpoints (0: every 10 minutes)")
-    evaluate_every: int = setting(0, "steps between held-out evaluations (0: about 20 in the run)")
+    evaluate_every: int = setting(0, "steps between held-out evaluations (0: up to 20 in the run)")
     log_every: int = setting(0, "steps of one line in the log (0: a line each second)")
     keep: int = setting(2, "checkpoints that are kept")
 

@@ -28,6 +28,7 @@ from tianci.room import shortage
 from tianci.settings import as_table
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, state
+from tianci.train.bar import Bar
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of
 from tianci.train.settings import Train
@@ -148,10 +149,8 @@ class _Trial:
                   metric=self.work.metric)  # fmt: skip
         if short := shortage(self.folder, state.bytes_needed(self.model, 2), "its checkpoints"):
             tell(self.work, f"! {short}; make room")
-        self.bar = tqdm(
-            total=1000, disable=self.work.quiet or not self.work.world.first, unit="‰", leave=False,
-            bar_format="{percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}",
-        )  # fmt: skip
+        silent = self.work.quiet or not self.work.world.first
+        self.bar = Bar(silent, resumed=saved is not None, leave=False)
         self.window: list[Step] = []
         self.last_log = time.monotonic()
         self.loop = Loop(
@@ -234,10 +233,10 @@ class _Trial:
         self.window, self.last_log = [], time.monotonic()
         at = self.loop.state
         self._say("step", **means, tokens=at.tokens, seconds=at.seconds)
-        self.bar.n = min(1000, int(1000 * self.loop.reached))
         best = f", best {self.work.metric} {self.result.score:.4f}" if self.result.history else ""
-        self.bar.set_postfix_str(
-            f"loss {means['loss']:.3f}{best}, {means['tokens_per_second']:,.0f} tokens/s"
+        self.bar.show(
+            self.loop.reached,
+            f"loss {means['loss']:.3f}{best}, {means['tokens_per_second']:,.0f} tokens/s",
         )
 
     def _go_back(self) -> state.State:
