@@ -5,7 +5,7 @@ of 16, dropout 0.1, AdamW, clipping, a model of the same size with the same voca
 runs at its defaults (shuffled, padded to the longest of the batch) and with its length grouping.
 One call is one epoch over the rows.
 
-    python benchmarks/finetune.py [--rounds 5] [--size small] [--rows 800]
+    python benchmarks/finetune.py [--rounds 5] [--size small|base|minilm ...] [--rows 800]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from arena import battle, machine, read_options
 
 BATCH, LENGTH = 16, 128
+MINILM = {"width": 384, "layers": 6, "heads": 12, "hidden": 1536}  # of sentence-transformers
 ROWS = Path(__file__).resolve().parents[2] / "shared/data/online_shopping/train.jsonl.gz"
 
 
@@ -43,9 +44,10 @@ def material(size: str, count: int) -> tuple[Any, Any, Any]:
 def sizes(size: str, vocabulary: int) -> Any:
     from tianci.models import preset
 
-    return dataclasses.replace(
-        preset(size)[1], vocabulary=vocabulary, dropout=0.1, attention_dropout=0.1
-    )
+    known: Any = preset("mini" if size == "minilm" else size)[1]
+    if size == "minilm":
+        known = dataclasses.replace(known, **MINILM)
+    return dataclasses.replace(known, vocabulary=vocabulary, dropout=0.1, attention_dropout=0.1)
 
 
 def ours(size: str, count: int) -> tuple[Any, int]:
