@@ -43,10 +43,11 @@ def test_a_signal_that_a_library_took_for_something_else(
     before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with pytest.raises(SystemExit) as stop:
-            main(["info", "."])
+        for _ in range(2):  # the second call in one process is told of its signal, not the first
+            with pytest.raises(SystemExit) as stop:
+                main(["info", "."])
+            assert stop.value.code == code
+            assert capsys.readouterr().err == f"tianci: stopped by {number.name}\n"
     finally:
         for one, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
             signal.signal(one, handler)
-    assert stop.value.code == code
-    assert capsys.readouterr().err == f"tianci: stopped by {number.name}\n"

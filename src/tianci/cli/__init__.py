@@ -106,7 +106,9 @@ def _clean_up_on_termination(received: list[int]) -> None:
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        # not where it is ignored; but also over the handler of an earlier call in this process,
+        # which would tell that call of the signal and not this one
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, stop)
 
 
