@@ -47,7 +47,8 @@ def stop_often(
         if "go on with: tianci" in child.said:  # it had begun to train
             place = out if kind in runs.objectives else next((out / "trials").iterdir())
             step = newest_step(place)
-            assert step >= 0
+            # a signal in the last step of a trial finds it done: its result is what was saved
+            assert step >= 0 or (place / "result.json").exists()
             if kind in runs.objectives:
                 assert f"stopped at step {step}, saved" in child.said
     code, child = children.run(*runs.command(kind, out, *more))
