@@ -43,6 +43,7 @@ from tianci.goals.base import Joint
 from tianci.goals.objectives.masked import Masked
 from tianci.text.learn import Vocabulary, learn
 from tianci.train.examples import Examples, Position, Recipe
+from tianci.train.memory import keep_freed_memory
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 LENGTH, ROWS = 128, 32
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1, help="of each turn")
     options = read_options(parser, rounds=1, megabytes=1.0, seconds=0.3)
     torch.set_num_threads(1)
+    keep_freed_memory()  # as training does; the peer gets it too
     print("| text | contestant | tokens/s (lowest to highest) | tianci is, median of rounds |")
     print("|---|---|---|---|")
     for language in VOCABULARIES:

@@ -40,8 +40,8 @@ class Layout:
         device: torch.device | str = "cpu",
         prefix: Sequence[int] | None = None,
     ):
-        self.lengths = tuple(int(n) for n in lengths)
-        if any(n < 1 for n in self.lengths):
+        self.lengths = tuple(map(int, lengths))
+        if min(self.lengths, default=1) < 1:
             raise ValueError("a packed sequence has at least one token")
         self.prefix = None if prefix is None else tuple(int(n) for n in prefix)
         if self.prefix is not None and len(self.prefix) != len(self.lengths):

@@ -37,20 +37,23 @@ TEXT = "[CLS] play ##ing 我 有 [SEP]"  # words: [CLS], play ##ing, 我, 有, [
 
 def test_word_that_does_not_fit_is_taken_by_chance() -> None:
     goal = Masked(rate=0.5)  # 2 of 4 tokens; 我 comes first, then half a chance for "playing"
-    keys = [0.9, 0.2, 0.1, 0.5, 0.0]
-    how = [0.0, 0.85, 0.79, 0.0, 0.0]  # per word: "playing" becomes random, 我 becomes [MASK]
+    keys = [0.2, 0.1, 0.5]
+    how = [
+        0.79,
+        0.85,
+    ]  # in the order in which they were picked: 我 becomes [MASK], "playing" random
     dog, cat = (VOCABULARY.index(t) - 5 for t in ("dog", "cat"))
     hidden = corrupt(goal, TEXT, Dice(keys, [0.99, 0.49, 0.0], how, [dog, cat]))
     assert hidden.tokens.tolist() == ids("[CLS] dog cat [MASK] 有 [SEP]")
     assert hidden.chosen.tolist() == [False, True, True, True, False, False]
 
-    hidden = corrupt(goal, TEXT, Dice(keys, [0.99, 0.51, 0.0], how, []))
+    hidden = corrupt(goal, TEXT, Dice(keys, [0.99, 0.51, 0.0], how[:1], []))
     assert hidden.tokens.tolist() == ids("[CLS] play ##ing [MASK] 有 [SEP]")
     assert hidden.chosen.tolist() == [False, False, False, True, False, False]
 
 
 def test_chosen_word_may_stay() -> None:
-    dice = Dice([0.9, 0.2, 0.1, 0.5, 0.0], [0.0, 0.9, 0.0], [0.0, 0.0, 0.9, 0.0, 0.0], [])
+    dice = Dice([0.2, 0.1, 0.5], [0.0, 0.9], [0.9], [])  # 有 is so far behind that no die falls
     hidden = corrupt(Masked(rate=0.25), TEXT, dice)
     assert hidden.tokens.tolist() == ids(TEXT)
     assert hidden.chosen.tolist() == [False, False, False, True, False, False]
@@ -59,17 +62,17 @@ def test_chosen_word_may_stay() -> None:
 def test_each_sequence_gets_its_share() -> None:
     # two sequences of 4 ordinary tokens: one token each, whatever the keys of the other
     text = "[CLS] 我 你 他 的 [SEP] [CLS] 我 你 他 的 [SEP]"
-    keys = [0, 0.1, 0.2, 0.3, 0.4, 0, 0, 0.8, 0.9, 0.7, 0.95, 0]
-    hidden = corrupt(
-        Masked(rate=0.25), text, Dice(keys, [0.5] * 8, [0.0] * 12, []), [0] * 6 + [1] * 6
-    )
+    # (of the first one the front is enough; the second one has nothing there)
+    keys = [0.1, 0.2, 0.3, 0.4, 0.8, 0.9, 0.7, 0.95]
+    dice = Dice(keys, [0.5] * 7, [0.0] * 2, [])
+    hidden = corrupt(Masked(rate=0.25), text, dice, [0] * 6 + [1] * 6)
     assert hidden.tokens.tolist() == ids("[CLS] [MASK] 你 他 的 [SEP] [CLS] 我 你 [MASK] 的 [SEP]")
 
 
 def test_span_hides_neighbours() -> None:
     # spans begin at 我, 他 and 中; the span 他 们 has the lowest key
     text = "我 你 他 们 中 国"
-    dice = Dice([0.5, 0, 0.1, 0, 0.8, 0], [0.1, 0.9, 0.1, 0.9, 0.1, 0.9], [0.5] * 6, [0.0] * 6, [])
+    dice = Dice([0.5, 0, 0.1, 0, 0.8, 0], [0.1, 0.9, 0.1, 0.9, 0.1, 0.9], [0.5] * 4, [0.0] * 2, [])
     hidden = corrupt(Masked(rate=1 / 3, span=2), text, dice)
     assert hidden.tokens.tolist() == ids("我 你 [MASK] [MASK] 中 国")
 
@@ -230,3 +233,38 @@ def test_words_of_mixed_text(text: str, words: str) -> None:
         (" " if start else "+") + token for token, start in zip(row.tokens, starts, strict=True)
     )
     assert found.strip() == words
+
+
+@pytest.mark.parametrize("span", [0.0, 3.0])
+@pytest.mark.parametrize("rate", [0.02, 0.15, 0.6, 0.9])
+def test_sorting_only_the_front_picks_what_sorting_all_picks(rate: float, span: float) -> None:
+    r = np.random.default_rng(7)
+    size = r.integers(1, 4, 5000)
+    owner = np.repeat(np.arange(5000), r.integers(1, 60, 5000))[:5000]
+    keyed = 2 if span else 1
+    always = Masked(rate=rate, span=span)._pick(size, owner, Sure(9, keyed))  # type: ignore[arg-type]
+    dice = Sure(9, keyed)
+    keys = dice.random(5000)
+    if span:
+        keys = keys[np.maximum.accumulate(np.where(dice.random(5000) < 1 / span, range(5000), 0))]
+    expected = set()
+    for number in range(int(owner[-1]) + 1):
+        words = np.flatnonzero(owner == number)
+        left = rate * size[words].sum()
+        for word in words[np.argsort(keys[words], kind="stable")]:
+            if left <= 0:
+                break
+            expected.add(int(word))
+            left -= size[word]
+    assert set(always.tolist()) == expected
+
+
+class Sure:
+    """The first calls give random numbers; then whoever has any chance is taken."""
+
+    def __init__(self, seed: int, calls: int):
+        self.rng, self.calls = np.random.default_rng(seed), calls
+
+    def random(self, size: int) -> np.ndarray:
+        self.calls -= 1
+        return self.rng.random(size) if self.calls >= 0 else np.zeros(size)

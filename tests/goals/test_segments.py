@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from itertools import islice, repeat
 
 import numpy as np
 import pytest
 
 from tests.goals.tiny import Dice
-from tianci.goals.objectives.segments import Chunk, Example, chunk, fit, target_length, whole
+from tianci.goals.objectives.segments import (
+    Chunk,
+    Example,
+    chunk,
+    fit,
+    target_length,
+    target_lengths,
+    whole,
+)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -27,7 +36,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     ],
 )
 def test_whole(borders: list[int], expected: list[tuple[int, int]]) -> None:
-    assert list(whole(np.array(borders), 5, 0.0, rng())) == [Example(span) for span in expected]
+    assert list(whole(np.array(borders), repeat(5))) == [Example(span) for span in expected]
 
 
 @pytest.mark.parametrize("short", [0.0, 0.1, 1.0])
@@ -35,7 +44,7 @@ def test_whole_uses_every_token_once(short: float) -> None:
     r = rng(1)
     for _ in range(200):
         borders = 100 + np.cumsum([0, *r.integers(1, 30, int(r.integers(1, 20)))])
-        spans = [example.a for example in whole(borders, 24, short, r)]
+        spans = [example.a for example in whole(borders, target_lengths(24, short, r))]
         used = [token for start, end in spans for token in range(start, end)]
         assert used == list(range(100, int(borders[-1])))
         assert all(1 <= end - start <= 24 for start, end in spans)
@@ -45,10 +54,13 @@ def test_target_length() -> None:
     assert target_length(126, 0.1, Dice(0.1)) == 126  # type: ignore[arg-type]
     assert target_length(126, 0.1, Dice(0.09, 40)) == 40  # type: ignore[arg-type]
     r = rng(2)
-    lengths = np.array([target_length(126, 0.1, r) for _ in range(20000)])
-    assert lengths.min() == 2 and lengths.max() == 126
-    share = 0.1 * 124 / 125  # one short one in 125 is as long as the others
-    assert abs((lengths < 126).mean() - share) < 4 * math.sqrt(share * (1 - share) / 20000)
+    for lengths in (
+        np.array([target_length(126, 0.1, r) for _ in range(20000)]),
+        np.array(list(islice(target_lengths(126, 0.1, r), 20000))),
+    ):
+        assert lengths.min() == 2 and lengths.max() == 126
+        share = 0.1 * 124 / 125  # one short one in 125 is as long as the others
+        assert abs((lengths < 126).mean() - share) < 4 * math.sqrt(share * (1 - share) / 20000)
 
 
 @pytest.mark.parametrize(

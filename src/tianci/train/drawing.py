@@ -13,11 +13,17 @@ def longest_first(lengths: Ids, numbers: Ids) -> Ids:
     return numbers[np.argsort(-lengths[numbers], kind="stable")]
 
 
-def places(lengths: Ids, numbers: Ids) -> Ids:
-    """Where the tokens of these examples are among those of all."""
+def begins(lengths: Ids) -> Ids:
+    """Where each example begins."""
+    found: Ids = np.cumsum(lengths) - lengths
+    return found
+
+
+def places(first: Ids, lengths: Ids, numbers: Ids) -> Ids:
+    """Where the tokens of these examples are among those of all; `first`: where each begins."""
     chosen = lengths[numbers]
-    begins = (np.cumsum(lengths) - lengths)[numbers]
-    moved: Ids = np.repeat(begins - (np.cumsum(chosen) - chosen), chosen) + np.arange(chosen.sum())
+    moved: Ids = np.repeat(first[numbers] - begins(chosen), chosen)
+    moved += np.arange(len(moved))
     return moved
 
 

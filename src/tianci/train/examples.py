@@ -9,8 +9,9 @@ in the pool), and going on from there gives the same batches, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -22,7 +23,13 @@ from tianci.errors import UserError
 from tianci.goals.base import Joint
 from tianci.goals.laying import Laying
 from tianci.goals.objectives.masked import Masked
-from tianci.goals.objectives.segments import Borders, Example, Pairing, whole
+from tianci.goals.objectives.segments import (
+    Borders,
+    Example,
+    Pairing,
+    target_lengths,
+    whole,
+)
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import drawing
 from tianci.train.joined import JoinedStore
@@ -42,7 +49,7 @@ class Store(Protocol):
         """Token numbers where the sentences of a document begin, and the end of the last one."""
 
     def read(self, start: int, end: int) -> NDArray[Any]:
-        """The tokens of a range that lies inside one document."""
+        """The tokens of a range."""
 
     def word_starts(self, start: int, end: int) -> Flags | None:
         """Where words begin in that range, if the store knows."""
@@ -96,6 +103,16 @@ class Pool:
     labels: Ids  # (E,)
     spans: Ids  # (E, 4) where the segments stand in the store: start and end of both
 
+    @cached_property
+    def paired(self) -> bool:
+        """Whether there are second segments."""
+        return bool(self.segments.any())
+
+    @cached_property
+    def begins(self) -> Ids:
+        """(E,) where each example begins."""
+        return drawing.begins(self.lengths)
+
     def sort(self, numbers: Ids) -> Ids:
         """The order in which a batch holds its examples: longest first."""
         return drawing.longest_first(self.lengths, numbers)
@@ -104,15 +121,17 @@ class Pool:
         """The examples of these numbers, longest first."""
         numbers = self.sort(numbers)
         lengths = self.lengths[numbers]
-        index = drawing.places(self.lengths, numbers)
+        index = drawing.places(self.begins, self.lengths, numbers)
         places = np.flatnonzero(self.chosen[index])
         return Batch(
             tokens=torch.from_numpy(self.seen[index]),
             layout=Layout(lengths.tolist()),
-            segments=torch.from_numpy(self.segments[index].astype(np.int64)),
+            segments=torch.from_numpy(self.segments[index].astype(np.int64))
+            if self.paired
+            else torch.zeros(len(index), dtype=torch.int64),
             targets={
                 "masked_at": torch.from_numpy(places),
-                "masked_is": torch.from_numpy(self.original[index][places]),
+                "masked_is": torch.from_numpy(self.original[index[places]]),
                 "label": torch.from_numpy(self.labels[numbers]),
             },
         )
@@ -225,23 +244,26 @@ class Examples:
         epoch = self.drawn(epoch)
         examples: list[Example] = []
         tokens, place = 0, document
+        rng = self.rng("cut", epoch, document)  # making one takes as long as cutting a document
+        cut = self.cutting(rng)
         while place < len(order) and tokens < self.pool_tokens:
-            number = int(order[place])
-            rng = self.rng("cut", epoch, number)
-            for example in self.cut(number, rng):
-                examples.append(example)
-                tokens += example.tokens
+            found = list(cut(int(order[place])))
+            examples += found
+            tokens += sum(example.tokens for example in found)
             place += 1
         return self.assemble(examples, self.rng("mask", epoch, document)), place
 
-    def cut(self, document: int, rng: np.random.Generator) -> Iterator[Example]:
-        """The examples of one document."""
-        if self.recipe.laying is not None:
-            return self.recipe.laying.cut(self.store.sentences(document), self.recipe.length, rng)
-        if self.recipe.paired is not None:
-            return self.recipe.paired.cut(self.store, document, self.room, self.recipe.short, rng)
-        found = whole(self.store.sentences(document), self.room, self.recipe.short, rng)
-        return self.store.trimmed(found) if isinstance(self.store, JoinedStore) else found
+    def cutting(self, rng: np.random.Generator) -> Callable[[int], Iterable[Example]]:
+        """What cuts a document into examples."""
+        recipe, store = self.recipe, self.store
+        if (laying := recipe.laying) is not None:
+            return lambda document: laying.cut(store.sentences(document), recipe.length, rng)
+        if (paired := recipe.paired) is not None:
+            return lambda document: paired.cut(store, document, self.room, recipe.short, rng)
+        targets = target_lengths(self.room, recipe.short, rng)
+        if isinstance(store, JoinedStore):
+            return lambda document: store.trimmed(whole(store.sentences(document), targets))
+        return lambda document: whole(store.sentences(document), targets)
 
     def assemble(self, examples: list[Example], rng: np.random.Generator) -> AnyPool:
         """What the objective lays out, or special tokens around the segments, then masks."""
@@ -259,39 +281,43 @@ class Examples:
         first, second = spans[:, 1] - spans[:, 0], spans[:, 3] - spans[:, 2]
         lengths = first + second + extra
         total = int(lengths.sum())
-        begins = np.cumsum(lengths) - lengths
+        begins = drawing.begins(lengths)
         middles, lasts = begins + 1 + first, begins + lengths - 1
         special = np.zeros(total, bool)
         special[begins] = special[middles] = special[lasts] = True
         ids = np.empty(total, np.int64)
         ids[begins] = self.cls
         ids[middles] = ids[lasts] = self.sep
-        texts: list[tuple[int, tuple[int, int]]] = []  # where each segment goes, what it is
-        for example, at in zip(examples, begins.tolist(), strict=True):
-            texts.append((at + 1, example.a))
-            if example.b:
-                texts.append((at + 2 + example.a[1] - example.a[0], example.b))
-        ids[~special] = np.concatenate([self.store.read(*s) for _, s in texts] or [ids[:0]])
+        texts = joined_ranges(spans if self.recipe.paired else spans[:, :2])
+        text = ~special
+        ids[text] = np.concatenate([self.store.read(*range_) for range_ in texts] or [ids[:0]])
         segments = np.zeros(total, np.int8)
         if self.recipe.paired:
             segments[np.arange(total) > np.repeat(middles, lengths)] = 1
-        known: list[tuple[int, Flags]] = []  # word borders from the store, where it has them
-        if texts and self.store.word_starts(*texts[0][1]) is not None:
-            borders = ((at, self.store.word_starts(*span)) for at, span in texts)
-            known = [(at, starts) for at, starts in borders if starts is not None]
         special |= self.fixed_ids[ids]
         labels = np.array([e.label for e in examples], np.int64)
         if self.recipe.masked is None or not total:
             return Pool(ids, ids, np.zeros(total, bool), segments, lengths, labels, spans)
         starts = self.words.starts(ids)
-        for begin, found in known:
+        if self.store.word_starts(*texts[0]) is not None:
             # a word of the store's dictionary joins Chinese characters; it never splits a "##" word
-            starts[begin : begin + len(found)] &= found
+            known = (self.store.word_starts(*range_) for range_ in texts)
+            starts[text] &= np.concatenate([flags for flags in known if flags is not None])
         sequence = np.repeat(np.arange(len(examples)), lengths)
         hidden = self.recipe.masked.corrupt(
             ids, sequence, special, starts, self.mask, self.ordinary, rng
         )
         return Pool(hidden.tokens, ids, hidden.chosen, segments, lengths, labels, spans)
+
+
+def joined_ranges(ranges: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """The ranges in their order; one that begins where the one before ends is joined to it."""
+    starts, ends = ranges.reshape(-1, 2).T
+    apart = np.flatnonzero(starts[1:] != ends[:-1])
+    firsts, lasts = np.r_[0, apart + 1], np.r_[apart, len(ends) - 1]
+    return (
+        list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True)) if len(ends) else []
+    )
 
 
 def _required(id: int | None, token: str, recipe: Recipe) -> int:

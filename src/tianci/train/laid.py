@@ -28,9 +28,15 @@ class Rows:
         ids = np.concatenate(sequences) if sequences else np.zeros(0, np.int64)
         return cls(ids, np.array([len(s) for s in sequences], np.int64))
 
+    @cached_property
+    def begins(self) -> Ids:
+        """(E,) where each sequence begins."""
+        return drawing.begins(self.lengths)
+
     def batch(self, numbers: Ids, prefix: Sequence[int] | None = None) -> Batch:
         """These sequences, in the order given."""
-        tokens = torch.from_numpy(self.ids[drawing.places(self.lengths, numbers)])
+        index = drawing.places(self.begins, self.lengths, numbers)
+        tokens = torch.from_numpy(self.ids[index])
         return Batch(tokens, Layout(self.lengths[numbers].tolist(), prefix=prefix))
 
 

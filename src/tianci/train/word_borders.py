@@ -4,6 +4,7 @@ together."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,17 +54,30 @@ class Words:
             np.array([p in {"%", "％", "‰"} for p in plain], bool),
         )
 
+    @cached_property
+    def _table(self) -> NDArray[np.uint8]:
+        """All of it in one byte per token id: one look-up per token instead of six."""
+        known = (self.continues, self.letters_first, self.letters_last, self.digit, self.point,
+                 self.percent)  # fmt: skip
+        table = np.zeros(len(self.continues), np.uint8)
+        for bit, flags in enumerate(known):
+            table[flags] |= 1 << bit
+        return table
+
     def starts(self, ids: Ids) -> Flags:
         """True where a word begins; 3.14, 1,000 and 12.5% are one word."""
-        goes_on = self.continues[ids]
-        goes_on[1:] |= self.letters_first[ids[1:]] & self.letters_last[ids[:-1]]
-        digit = self.digit[ids]
-        after_digit = np.r_[False, digit[:-1]]
-        before_digit = np.r_[digit[1:], False]
-        inside = self.point[ids] & after_digit & before_digit
-        goes_on |= inside | (self.percent[ids] & after_digit)
-        goes_on[1:] |= inside[:-1]
-        return ~goes_on
+        kinds = self._table[ids]
+
+        goes_on, first, last, digit, point, percent = (
+            (kinds & np.uint8(1 << bit)) != 0 for bit in range(6)
+        )
+        goes_on[1:] |= first[1:] & last[:-1]
+        inside = point[1:-1] & digit[:-2] & digit[2:]
+        goes_on[1:-1] |= inside
+        goes_on[2:] |= inside
+        goes_on[1:] |= percent[1:] & digit[:-1]
+        begins: Flags = ~goes_on
+        return begins
 
 
 HALF = "\ufffd"  # stands for bytes that are no whole character

@@ -70,52 +70,53 @@ class Masked(Goal):
             starts = np.ones_like(starts)
         # [CLS] and [SEP] belong to no word; a sequence begins a word even if its first piece is
         # "##x"
-        first = np.ones(len(tokens), bool)
-        first[1:] = (sequence[1:] != sequence[:-1]) | special[1:] | special[:-1]
-        word = np.cumsum(starts | first) - 1
-        count = int(word[-1]) + 1 if len(word) else 0
-        free = np.zeros(count, bool)
-        free[word[~special]] = True
-        size = np.bincount(word, minlength=count)
-        owner = np.zeros(count, np.int64)
-        owner[word] = sequence
-        picked = self._pick(size, owner, free, rng)
+        begins = starts | special
+        begins[:1] = True
+        begins[1:] |= special[:-1] | (sequence[1:] != sequence[:-1])
+        first = np.flatnonzero(begins)
+        size = np.diff(first, append=len(tokens))
+        words = np.flatnonzero(~special[first])
+        words = words[self._pick(size[words], sequence[first[words]], rng)]
 
-        dice = rng.random(count)[word]
-        chosen = picked[word] & ~special
-        hidden = tokens.copy()
-        hidden[chosen & (dice < self.mask)] = mask_id
-        swap = chosen & (dice >= self.mask) & (dice < self.mask + self.random)
-        hidden[swap] = ordinary[rng.integers(len(ordinary), size=int(swap.sum()))]
+        # from here on only what is hidden counts, a seventh of the tokens
+        first, size = first[words], size[words]
+        end = np.cumsum(size)
+        places = np.repeat(first - end + size, size) + np.arange(int(size.sum()))
+        dice = np.repeat(rng.random(len(words)), size)
+        hidden, chosen = tokens.copy(), np.zeros(len(tokens), bool)
+        chosen[places] = True
+        hidden[places[dice < self.mask]] = mask_id
+        swap = places[(dice >= self.mask) & (dice < self.mask + self.random)]
+        hidden[swap] = ordinary[rng.integers(len(ordinary), size=len(swap))]
         return Corrupted(hidden, chosen)
 
-    def _pick(self, size: Ids, owner: Ids, free: Flags, rng: np.random.Generator) -> Flags:
+    def _pick(self, size: Ids, owner: Ids, rng: np.random.Generator) -> Ids:
         """Which words to hide: in random order until the sequence has enough tokens.
 
         The word at the border is taken with the probability that makes the expected number of
-        tokens exactly rate x length.
+        tokens exactly rate x length. Words of one owner stand together.
         """
-        count = len(size)
-        picked = np.zeros(count, bool)
-        words = np.flatnonzero(free)
-        if not len(words):
-            return picked
-        keys = rng.random(count)
+        if not len(size):
+            return size
+        keys = rng.random(len(size))
         if self.span:  # neighbours get one key: they stand together in the random order
-            begins = rng.random(count) < 1 / self.span
+            begins = rng.random(len(size)) < 1 / self.span
             begins[0] = True
             keys = keys[np.flatnonzero(begins)][np.cumsum(begins) - 1]
-        order = words[_in_order(owner[words], keys[words])]
-        owners, sizes = owner[order], size[order]
-        total = np.cumsum(sizes)
-        begin = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-        which = np.cumsum(np.r_[True, owners[1:] != owners[:-1]]) - 1
-        before = (
-            total - sizes - (total - sizes)[begin][which]
-        )  # tokens picked before, in this sequence
-        wanted = self.rate * np.add.reduceat(sizes, begin)[which]
-        chance = (wanted - before) / sizes
-        picked[order] = rng.random(len(order)) < chance
+        begin, which = _runs(owner)
+        wanted = self.rate * np.add.reduceat(size, begin)
+        # words far behind in the order are never reached: where the front is enough, only the
+        # front is sorted
+        front = keys < 1.6 * self.rate
+        front |= (np.add.reduceat(size * front, begin) < wanted)[which]
+        order = np.flatnonzero(front)
+        order = order[_in_order(which[order], keys[order])]
+        sizes = size[order]
+        before = np.cumsum(sizes) - sizes
+        owners = which[order]
+        before -= before[np.searchsorted(owners, np.arange(len(begin)))][owners]
+        chance = (wanted[owners] - before) / sizes
+        picked: Ids = order[rng.random(len(order)) < chance]
         return picked
 
     def count(self, batch: Batch) -> int:
@@ -131,6 +132,12 @@ class Masked(Goal):
         return Loss(
             *cast(VocabularyHead, heads["masked"]).loss(chosen, model.token_table(), answers)
         )
+
+
+def _runs(values: Ids) -> tuple[Ids, Ids]:
+    """Where runs of equal values begin, and which run each value belongs to."""
+    new = np.r_[True, values[1:] != values[:-1]]
+    return np.flatnonzero(new), np.cumsum(new) - 1
 
 
 def _in_order(owners: Ids, keys: NDArray[np.float64]) -> Ids:

@@ -62,15 +62,20 @@ def target_length(room: int, short: float, rng: np.random.Generator) -> int:
     return int(rng.integers(2, room + 1)) if rng.random() < short else room
 
 
-def whole(
-    sentences: Borders, room: int, short: float, rng: np.random.Generator
-) -> Iterator[Example]:
+def target_lengths(room: int, short: float, rng: np.random.Generator) -> Iterator[int]:
+    """The same without end, drawn many at once."""
+    while True:
+        lengths = np.where(rng.random(512) < short, rng.integers(2, room + 1, 512), room)
+        yield from lengths.tolist()
+
+
+def whole(sentences: Borders, targets: Iterator[int]) -> Iterator[Example]:
     """Examples of one segment: as many whole sentences as fit; a longer sentence is cut, not
     dropped."""
     borders = sentences.tolist()  # a list is faster than an array for one number at a time
     start, end = borders[0], borders[-1]
     while start < end:
-        target = target_length(room, short, rng)
+        target = next(targets)
         # the last sentence border that still fits, if any lies behind the start
         border = borders[bisect_right(borders, start + target) - 1]
         stop = border if border > start else min(start + target, end)
