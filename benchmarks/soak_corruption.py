@@ -28,7 +28,7 @@ import tianci
 from tianci import checkpoint
 from tianci.errors import Failed
 from tianci.models import bert
-from tianci.train import journal, pretrain, state
+from tianci.train import journal, session, state
 from tianci.train.loop import Learner, Loop
 from tianci.verify import verify
 
@@ -109,7 +109,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     asked = parser.parse_args()
     print(f"seed {asked.seed}")
-    pretrain._Session._pictures = lambda self: None  # type: ignore[method-assign]
+    session.Session._pictures = lambda self: None  # type: ignore[method-assign]
     rng = np.random.default_rng(asked.seed)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:

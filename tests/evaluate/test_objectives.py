@@ -25,7 +25,7 @@ from tianci.goals.objectives import parse
 from tianci.models.bert import Config
 from tianci.text.learn import Vocabulary, learn
 from tianci.train.examples import Examples, Recipe
-from tianci.train.pretrain import HELD_SEED
+from tianci.train.held_out import HELD_SEED
 
 BOTH = "masked+next_sentence"
 

@@ -140,7 +140,7 @@ def _import_everything() -> None:
     import tianci.train.report
     import tianci.tune.report
     from tianci.goals import tasks
-    from tianci.train import pretrain, probe, report
+    from tianci.train import held_out, probe, report
 
     for name in tianci.cli.finetune.TASKS:
         tasks.task_kind(name)
@@ -149,7 +149,7 @@ def _import_everything() -> None:
     probe.tokens_per_second = lambda *_: 1e4
     probe.minutes_per_epoch = lambda *_: {}
     report.curve = lambda _: b""
-    pretrain.HELD_TOKENS = 600
+    held_out.HELD_TOKENS = 600
     os.fsync = lambda _: None  # a killed process loses nothing that it wrote; a power cut may
     sys.stdin.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.train.conftest import corpus as corpus
 from tests.tune.conftest import base as base
 from tests.tune.conftest import reviews as reviews
-from tianci.train import pretrain as module
+from tianci.train import session as module
 
 SIZES = {"width": 32, "layers": 1, "heads": 2, "hidden": 64, "positions": 64}
 Train = Callable[..., dict[str, Any]]
@@ -21,7 +21,7 @@ Train = Callable[..., dict[str, Any]]
 @pytest.fixture
 def train(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     """Trains for some steps in this process; resume=DIR goes on."""
-    monkeypatch.setattr(module._Session, "_pictures", lambda self: None)  # seconds of drawing
+    monkeypatch.setattr(module.Session, "_pictures", lambda self: None)  # seconds of drawing
 
     def run(out: Path | None = None, resume: Path | None = None, **values: Any) -> dict[str, Any]:
         import tianci

@@ -19,7 +19,7 @@ from tianci import cli, manifest
 from tianci.errors import Stopped
 from tianci.train import trouble
 from tianci.train.loop import Loop
-from tianci.train.pretrain import TrainingError
+from tianci.train.session import TrainingError
 from tianci.train.state import State
 from tianci.tune.rows_source import RowsSource
 

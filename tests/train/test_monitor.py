@@ -21,7 +21,8 @@ from tianci.text.learn import Vocabulary, learn
 from tianci.train import examples
 from tianci.train.loop import Step
 from tianci.train.monitor import Monitor, share_of_copies
-from tianci.train.pretrain import TrainingError, pretrain
+from tianci.train.pretrain import pretrain
+from tianci.train.session import TrainingError
 from tianci.train.settings import Pretrain, Train
 
 SIZES = {"width": 32, "layers": 2, "heads": 2, "hidden": 64, "positions": 64}

@@ -15,8 +15,8 @@ from tianci.goals.base import Joint
 from tianci.goals.objectives import parse
 from tianci.text.tokenizer import Tokenizer
 from tianci.train.examples import Examples, Recipe
+from tianci.train.held_out import HELD_SEED
 from tianci.train.loop import measure
-from tianci.train.pretrain import HELD_SEED
 
 BATCH_TOKENS = 4096
 
