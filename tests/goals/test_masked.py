@@ -53,7 +53,8 @@ def test_word_that_does_not_fit_is_taken_by_chance() -> None:
 
 
 def test_chosen_word_may_stay() -> None:
-    dice = Dice([0.2, 0.1, 0.5], [0.0, 0.9], [0.9], [])  # 有 is so far behind that no die falls
+    # 我 is so far in front and 有 so far behind that no die falls for them
+    dice = Dice([0.2, 0.1, 0.5], [0.9], [0.9], [])
     hidden = corrupt(Masked(rate=0.25), TEXT, dice)
     assert hidden.tokens.tolist() == ids(TEXT)
     assert hidden.chosen.tolist() == [False, False, False, True, False, False]
@@ -62,9 +63,9 @@ def test_chosen_word_may_stay() -> None:
 def test_each_sequence_gets_its_share() -> None:
     # two sequences of 4 ordinary tokens: one token each, whatever the keys of the other
     text = "[CLS] 我 你 他 的 [SEP] [CLS] 我 你 他 的 [SEP]"
-    # (of the first one the front is enough; the second one has nothing there)
+    # (the first one has a word far in front and two in the middle, the second one neither)
     keys = [0.1, 0.2, 0.3, 0.4, 0.8, 0.9, 0.7, 0.95]
-    dice = Dice(keys, [0.5] * 7, [0.0] * 2, [])
+    dice = Dice(keys, [0.5] * 6, [0.0] * 2, [])
     hidden = corrupt(Masked(rate=0.25), text, dice, [0] * 6 + [1] * 6)
     assert hidden.tokens.tolist() == ids("[CLS] [MASK] 你 他 的 [SEP] [CLS] 我 你 [MASK] 的 [SEP]")
 
@@ -72,7 +73,7 @@ def test_each_sequence_gets_its_share() -> None:
 def test_span_hides_neighbours() -> None:
     # spans begin at 我, 他 and 中; the span 他 们 has the lowest key
     text = "我 你 他 们 中 国"
-    dice = Dice([0.5, 0, 0.1, 0, 0.8, 0], [0.1, 0.9, 0.1, 0.9, 0.1, 0.9], [0.5] * 4, [0.0] * 2, [])
+    dice = Dice([0.5, 0, 0.1, 0, 0.8, 0], [0.1, 0.9, 0.1, 0.9, 0.1, 0.9], [], [0.0] * 2, [])
     hidden = corrupt(Masked(rate=1 / 3, span=2), text, dice)
     assert hidden.tokens.tolist() == ids("我 你 [MASK] [MASK] 中 国")
 
@@ -237,7 +238,7 @@ def test_words_of_mixed_text(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("span", [0.0, 3.0])
 @pytest.mark.parametrize("rate", [0.02, 0.15, 0.6, 0.9])
-def test_sorting_only_the_front_picks_what_sorting_all_picks(rate: float, span: float) -> None:
+def test_sorting_only_the_middle_picks_what_sorting_all_picks(rate: float, span: float) -> None:
     r = np.random.default_rng(7)
     size = r.integers(1, 4, 5000)
     owner = np.repeat(np.arange(5000), r.integers(1, 60, 5000))[:5000]
