@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,10 @@ def test_only_zen_4_goes_without_avx512(
     monkeypatch.delenv(VARIABLE)
     about = tmp_path / "cpuinfo"
     about.write_text(ABOUT.format(vendor=vendor, family=family, flags=flags), encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "numpy", sys)
+    sort_fast(about)
+    assert VARIABLE not in os.environ  # too late
+    monkeypatch.delitem(sys.modules, "numpy")
     sort_fast(about)
     assert os.environ.get(VARIABLE) == expected
     monkeypatch.setenv(VARIABLE, "as the user said")

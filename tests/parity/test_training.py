@@ -118,7 +118,7 @@ def peer_losses(
     losses = []
     for batch, step in zip(batches, steps, strict=True):
         loss = loss_of(net, batch)
-        losses.append(float(loss))
+        losses.append(loss.item())
         adam.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 VARIABLE = "NPY_DISABLE_CPU_FEATURES"
@@ -15,8 +16,11 @@ def sort_fast(processor: Path = Path("/proc/cpuinfo")) -> None:
     """On AMD Zen 4, lets numpy use AVX2, which sorts eight times as fast there.
 
     The AVX-512 code stores with an instruction that takes over 100 cycles on Zen 4
-    (github.com/numpy/x86-simd-sort/issues/6).
+    (github.com/numpy/x86-simd-sort/issues/6). Where numpy is there already it is too late, and
+    only processes that are started later would change: last bits of theirs would differ from ours.
     """
+    if "numpy" in sys.modules:
+        return
     try:
         with processor.open(encoding="utf-8") as file:
             about = file.read(4096)
