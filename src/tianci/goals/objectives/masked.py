@@ -107,16 +107,14 @@ class Masked(Goal):
         wanted = self.rate * np.add.reduceat(size, begin)
         # who is far in front is picked, who is far behind is never reached: only the middle is
         # sorted, unless a sequence has too much in front or too little before the end
-        sure = keys < 0.75 * self.rate
-        taken = np.add.reduceat(size * sure, begin)
-        reached = np.add.reduceat(size * (keys < 1.4 * self.rate), begin) >= wanted
-        known = taken <= wanted
+        sure, middle = keys < 0.75 * self.rate, keys < 1.4 * self.rate
+        taken, reached = (np.add.reduceat(size * some, begin) for some in (sure, middle))
+        known, enough = taken <= wanted, reached >= wanted
         if not known.all():
             sure &= known[which]
             taken[~known] = 0
-        middle = keys < 1.4 * self.rate
-        if not reached.all():
-            middle |= ~reached[which]
+        if not enough.all():
+            middle |= ~enough[which]
         order = np.flatnonzero(middle & ~sure)
         # stable: neighbours in a span stay together; and what is nearly in order is sorted fast
         order = order[np.argsort(which[order] + keys[order], kind="stable")]
