@@ -222,6 +222,20 @@ def test_a_missing_extra_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "demo").exists()
 
 
+def test_print_settings_shows_what_a_recipe_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[train]\nlr = 3e-5\nsteps = 7\n")
+    code, out, _ = inside(capsys, "pretrain", recipe, "--steps", "9", "--print-settings")
+    assert code == 0 and "\nlr = 3e-05" in out and "\nsteps = 9" in out
+    recipe.write_text("[finetune]\nlr = '5e-5'\nbatch = 24\n")
+    code, out, _ = inside(capsys, "finetune", "pair", "--recipe", recipe, "--print-settings")
+    assert code == 0 and '\nlr = "5e-5"' in out and "\nbatch = 24" in out
+    code, _, said = inside(capsys, "finetune", "--recipe", recipe, "--settings", recipe)
+    assert code == 2 and "give one of them" in said
+
+
 def test_print_settings_can_be_given_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tianci.errors import UserError
 from tianci.settings import resolve, to_toml
 
 S = TypeVar("S")
@@ -26,7 +27,7 @@ class Run:
     seed: int = 0
     threads: int | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    assignments: tuple[str, ...] = ()  # as given, for commands that read a recipe besides
+    assignments: tuple[str, ...] = ()  # as given, for a command that reads several recipes
     options: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     def get(self, kind: type[S]) -> S:
@@ -82,6 +83,10 @@ def _run(values: dict[str, Any], sections: Mapping[str, type]) -> Run | None:
             if value is not None and value != ():
                 options.setdefault(section, {})[field.name] = value
     assignments, file = values.pop("assignments"), values.pop("settings_file")
+    if recipe := values.get("recipe"):  # of commands that read one: settings from a file, too
+        if file:
+            raise UserError(f"--settings {file} and the recipe {recipe}: give one of them")
+        file = recipe
     show, _ = values.pop("print_settings"), values.pop("debug")
     run = Run(
         json=values.pop("as_json"),

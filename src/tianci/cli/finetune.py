@@ -37,12 +37,11 @@ def finetune(run: Run, task: str | None, resume: str | None, recipe: str | None)
     """
     from tianci.errors import UserError
     from tianci.goals.tasks import task_kind
-    from tianci.settings import read_toml, resolve
+    from tianci.settings import read_toml
     from tianci.tune.run import finetune as train
 
     sections = run.settings
     if recipe:
-        sections = resolve(SECTIONS, recipe, run.assignments, run.options)
         named = [name for name in TASKS if name in read_toml(recipe)]
         task = task or (named[0] if len(named) == 1 else None)
     if task is None and not resume:

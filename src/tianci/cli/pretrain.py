@@ -39,13 +39,9 @@ def pretrain(run: Run, recipe: str | None, resume: str | None) -> None:
     Give --steps, --minutes, --epochs or --tokens (default: one epoch). Ctrl-C saves and says how to
     go on; after any stop --resume continues to the same bits as if nothing had happened.
     """
-    from tianci.settings import resolve
     from tianci.train.pretrain import pretrain as train
 
-    sections = run.settings
-    if recipe:
-        sections = resolve(SECTIONS, recipe, run.assignments, run.options)
-    summary = train(sections, seed=run.seed, quiet=run.quiet, resume=resume)
+    summary = train(run.settings, seed=run.seed, quiet=run.quiet, resume=resume)
     if summary:  # only the first of several processes has something to say
         run.result(summary, lambda: _text(summary))
 
