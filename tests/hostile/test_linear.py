@@ -13,6 +13,7 @@ import pytest
 from tests.hostile import adversarial, examples
 from tests.hostile.guard import in_time
 from tianci.errors import UserError
+from tianci.text import long_words
 from tianci.text import tokenizer as engine
 from tianci.text.tokenizer import Tokenizer
 
@@ -57,3 +58,19 @@ def test_a_text_over_the_limit_is_refused_first(
     for call in (tokenizer.ids, tokenizer.encode):
         with pytest.raises(UserError, match="at most 100"):
             call(["a", "a" * 101])
+
+
+@pytest.mark.parametrize("piece", ["a", "今", "1", "[", "_"])
+def test_a_word_over_the_limit_is_refused_first_by_bpe(
+    tokenizer: Tokenizer, piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_words, "LONGEST", 50)
+    fine = ["x. " + piece * 49, (piece * 49 + " ") * 9]
+    assert tokenizer.ids(fine) == [encoded.ids for encoded in tokenizer.encode(fine)]
+    for text in (piece * 50, "x. " * 7 + piece * 99):
+        for call in (tokenizer.ids, tokenizer.encode):
+            if "bpe" in tokenizer.kind:
+                with pytest.raises(UserError, match="a word of 50 characters and more"):
+                    call(["a", text])
+            else:
+                call(["a", text])

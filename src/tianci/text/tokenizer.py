@@ -17,7 +17,7 @@ from typing import Any
 import tokenizers
 
 from tianci.errors import UserError, unknown
-from tianci.text import formats
+from tianci.text import formats, long_words
 from tianci.text.clean import NUMBER_TOKEN
 from tianci.text.offsets import LONE_SURROGATE, Surface
 
@@ -83,6 +83,7 @@ class Tokenizer:
         self.engine = engine
         self.config = dict(config or {})
         self.kind = kind or formats.kind_of(engine, self.config)
+        self._pairs = isinstance(engine.model, tokenizers.models.BPE)
         names = formats.special_names(engine, self.config)
         self.pad = names.get("pad_token")
         self.unknown = names.get("unk_token")
@@ -265,6 +266,8 @@ class Tokenizer:
                 f"a text of {longest:,} characters; at most {LONGEST_TEXT:,} are read at once, so "
                 "break it into lines"
             )
+        if self._pairs:
+            long_words.check(texts)
         batch = self.engine.encode_batch_fast if fast else self.engine.encode_batch
         try:
             return list(batch(texts, add_special_tokens=False))
