@@ -27,77 +27,87 @@ ORDINARY = np.arange(5, len(VOCABULARY))
 def corrupt(goal: Masked, text: str, rng: object, sequence: list[int] | None = None) -> Corrupted:
     tokens = np.array(ids(text))
     starts = np.array([not token.startswith("##") for token in text.split()])
-    numbers = np.array(sequence or [0] * len(tokens))
+    first = np.flatnonzero(np.diff(sequence or [0] * len(tokens), prepend=-1))
     special = np.isin(tokens, [CLS, SEP])
-    return goal.corrupt(tokens, numbers, special, starts, MASK, ORDINARY, rng)  # type: ignore[arg-type]
+    return goal.corrupt(tokens, first, special, starts, MASK, ORDINARY, rng)  # type: ignore[arg-type]
 
 
 TEXT = "[CLS] play ##ing 我 有 [SEP]"  # words: [CLS], play ##ing, 我, 有, [SEP]
 
 
-def test_word_that_does_not_fit_is_taken_by_chance() -> None:
-    goal = Masked(rate=0.5)  # 2 of 4 tokens; 我 comes first, then half a chance for "playing"
-    keys = [0.2, 0.1, 0.5]
-    how = [
-        0.79,
-        0.85,
-    ]  # in the order in which they were picked: 我 becomes [MASK], "playing" random
+def passing(rate: float, *passed: int) -> list[float]:
+    """The dice that pass over so many tokens before each hit."""
+    return [(n + 0.5) * -math.log1p(-rate) for n in passed]
+
+
+def test_words_are_chosen_by_their_first_token() -> None:
+    hits = passing(0.5, 1, 1, 9)  # tokens 1 and 3: play and 我
+    how = [0.85, 0.79]  # "playing" becomes random, 我 [MASK]
     dog, cat = (VOCABULARY.index(t) - 5 for t in ("dog", "cat"))
-    hidden = corrupt(goal, TEXT, Dice(keys, [0.99, 0.49, 0.0], how, [dog, cat]))
+    hidden = corrupt(Masked(rate=0.5), TEXT, Dice(hits, how, [dog, cat]))
     assert hidden.tokens.tolist() == ids("[CLS] dog cat [MASK] 有 [SEP]")
     assert hidden.chosen.tolist() == [False, True, True, True, False, False]
+    assert hidden.places.tolist() == [1, 2, 3]
 
-    hidden = corrupt(goal, TEXT, Dice(keys, [0.99, 0.51, 0.0], how[:1], []))
-    assert hidden.tokens.tolist() == ids("[CLS] play ##ing [MASK] 有 [SEP]")
-    assert hidden.chosen.tolist() == [False, False, False, True, False, False]
+    # [CLS], ##ing, 有 and [SEP]: only 有 begins a word of the text
+    hidden = corrupt(Masked(rate=0.5), TEXT, Dice(passing(0.5, 0, 1, 1, 0, 9), [0.0], []))
+    assert hidden.tokens.tolist() == ids("[CLS] play ##ing 我 [MASK] [SEP]")
+    assert hidden.places.tolist() == [4]
 
 
 def test_chosen_word_may_stay() -> None:
-    # 我 is so far in front and 有 so far behind that no die falls for them
-    dice = Dice([0.2, 0.1, 0.5], [0.9], [0.9], [])
-    hidden = corrupt(Masked(rate=0.25), TEXT, dice)
+    hidden = corrupt(Masked(rate=0.25), TEXT, Dice(passing(0.25, 3, 9), [0.9], []))
     assert hidden.tokens.tolist() == ids(TEXT)
     assert hidden.chosen.tolist() == [False, False, False, True, False, False]
 
 
-def test_each_sequence_gets_its_share() -> None:
-    # two sequences of 4 ordinary tokens: one token each, whatever the keys of the other
-    text = "[CLS] 我 你 他 的 [SEP] [CLS] 我 你 他 的 [SEP]"
-    # (the first one has a word far in front and two in the middle, the second one neither)
-    keys = [0.1, 0.2, 0.3, 0.4, 0.8, 0.9, 0.7, 0.95]
-    dice = Dice(keys, [0.5] * 6, [0.0] * 2, [])
-    hidden = corrupt(Masked(rate=0.25), text, dice, [0] * 6 + [1] * 6)
-    assert hidden.tokens.tolist() == ids("[CLS] [MASK] 你 他 的 [SEP] [CLS] 我 你 [MASK] 的 [SEP]")
+def test_dice_go_on_until_the_end() -> None:
+    # too few passes for the tokens: more are drawn, and counted from the last hit on
+    dice = Dice(passing(0.25, 1, 0), passing(0.25, 0, 9), [0.0] * 2, [])
+    hidden = corrupt(Masked(rate=0.25), TEXT, dice)
+    assert hidden.tokens.tolist() == ids("[CLS] [MASK] [MASK] [MASK] 有 [SEP]")
+
+
+def test_a_sequence_begins_a_word() -> None:
+    # the piece at the beginning of the second sequence is no part of the last word of the first
+    text = "我 play ##ing ##ed"
+    dice = Dice(passing(0.25, 1, 9), [0.0], [])
+    hidden = corrupt(Masked(rate=0.25), text, dice, [0, 0, 1, 1])
+    assert hidden.tokens.tolist() == ids("我 [MASK] ##ing ##ed")
+    dice = Dice(passing(0.25, 2, 9), [0.0], [])
+    hidden = corrupt(Masked(rate=0.25), text, dice, [0, 0, 1, 1])
+    assert hidden.tokens.tolist() == ids("我 play [MASK] [MASK]")
 
 
 def test_span_hides_neighbours() -> None:
-    # spans begin at 我, 他 and 中; the span 他 们 has the lowest key
+    # spans begin at 我, 他 and 中; 他 and 我 are hit, one of 他 们 stays, 们 is no beginning
     text = "我 你 他 们 中 国"
-    dice = Dice([0.5, 0, 0.1, 0, 0.8, 0], [0.1, 0.9, 0.1, 0.9, 0.1, 0.9], [], [0.0] * 2, [])
-    hidden = corrupt(Masked(rate=1 / 3, span=2), text, dice)
-    assert hidden.tokens.tolist() == ids("我 你 [MASK] [MASK] 中 国")
+    new = [0.1, 0.9, 0.1, 0.9, 0.1, 0.9]
+    dice = Dice(new, passing(0.4, 0, 1, 0, 9), [0.0, 0.1, 0.95, 0.2], [])
+    hidden = corrupt(Masked(rate=0.4, span=2), text, dice)
+    assert hidden.tokens.tolist() == ids("[MASK] [MASK] 他 [MASK] 中 国")
+    assert hidden.places.tolist() == [0, 1, 2, 3]
 
 
 def random_batch(
     seed: int, sequences: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens, sequence numbers, special, word starts: lengths from 1 to 40, a third are pieces."""
+    """Tokens, first ones, special, word starts: lengths from 1 to 40, a third are pieces."""
     r = np.random.default_rng(seed)
     lengths = r.integers(1, 40, sequences)
     tokens = r.choice(ORDINARY, int(lengths.sum() + 2 * sequences))
-    sequence = np.repeat(np.arange(sequences), lengths + 2)
     special = np.zeros(len(tokens), bool)
     ends = np.cumsum(lengths + 2)
     special[ends - 1] = special[ends - lengths - 2] = True
     tokens[special] = SEP
-    return tokens, sequence, special, r.random(len(tokens)) > 1 / 3
+    return tokens, ends - lengths - 2, special, r.random(len(tokens)) > 1 / 3
 
 
 @pytest.mark.parametrize("goal", [Masked(), Masked(rate=0.3, mask=0.5, random=0.2), Masked(span=3)])
 def test_rates(goal: Masked) -> None:
-    tokens, sequence, special, starts = random_batch(1, 4000)
+    tokens, first, special, starts = random_batch(1, 4000)
     rng = np.random.default_rng(2)
-    hidden = goal.corrupt(tokens, sequence, special, starts, MASK, ORDINARY, rng)
+    hidden = goal.corrupt(tokens, first, special, starts, MASK, ORDINARY, rng)
     chosen, free = hidden.chosen, ~special
     assert not (chosen & special).any()
     assert (hidden.tokens[~chosen] == tokens[~chosen]).all()
@@ -114,21 +124,20 @@ def test_rates(goal: Masked) -> None:
 
 def test_expected_share_is_exact_for_short_sequences() -> None:
     # one word of one token: hidden with probability 0.15, neither never nor always
-    tokens, sequence = np.full(20000, 7), np.arange(20000)
+    tokens, first = np.full(20000, 7), np.arange(20000)
     nothing, all_ = np.zeros(20000, bool), np.ones(20000, bool)
     hidden = Masked().corrupt(
-        tokens, sequence, nothing, all_, MASK, ORDINARY, np.random.default_rng(0)
+        tokens, first, nothing, all_, MASK, ORDINARY, np.random.default_rng(0)
     )
     assert abs(hidden.chosen.mean() - 0.15) < 4 * math.sqrt(0.15 * 0.85 / 20000)
 
 
 def test_words_are_never_split() -> None:
-    tokens, sequence, special, starts = random_batch(3, 1000)
-    first = starts | special | np.r_[True, special[:-1]]
-    word = np.cumsum(first)
+    tokens, first, special, starts = random_batch(3, 1000)
+    word = np.cumsum(starts | special | np.r_[True, special[:-1]])
     for whole in (True, False):
         hidden = Masked(whole_words=whole).corrupt(
-            tokens, sequence, special, starts, MASK, ORDINARY, np.random.default_rng(4)
+            tokens, first, special, starts, MASK, ORDINARY, np.random.default_rng(4)
         )
         chosen = np.bincount(word, hidden.chosen)
         half = (chosen > 0) & (chosen < np.bincount(word))
@@ -140,10 +149,9 @@ def test_words_are_never_split() -> None:
 def test_spans_are_longer() -> None:
     def mean_run(goal: Masked) -> float:
         tokens = np.full(40_000, 7)
-        sequence = np.arange(40_000) // 100
         hidden = goal.corrupt(
             tokens,
-            sequence,
+            np.arange(0, 40_000, 100),
             np.zeros(40_000, bool),
             np.ones(40_000, bool),
             MASK,
@@ -238,34 +246,20 @@ def test_words_of_mixed_text(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("span", [0.0, 3.0])
 @pytest.mark.parametrize("rate", [0.02, 0.15, 0.6, 0.9])
-def test_sorting_only_the_middle_picks_what_sorting_all_picks(rate: float, span: float) -> None:
-    r = np.random.default_rng(7)
-    size = r.integers(1, 4, 5000)
-    owner = np.repeat(np.arange(5000), r.integers(1, 60, 5000))[:5000]
-    keyed = 2 if span else 1
-    always = Masked(rate=rate, span=span)._pick(size, owner, Sure(9, keyed))  # type: ignore[arg-type]
-    dice = Sure(9, keyed)
-    keys = dice.random(5000)
-    if span:
-        keys = keys[np.maximum.accumulate(np.where(dice.random(5000) < 1 / span, range(5000), 0))]
-    expected = set()
-    for number in range(int(owner[-1]) + 1):
-        words = np.flatnonzero(owner == number)
-        left = rate * size[words].sum()
-        for word in words[np.argsort(keys[words], kind="stable")]:
-            if left <= 0:
-                break
-            expected.add(int(word))
-            left -= size[word]
-    assert set(always.tolist()) == expected
-
-
-class Sure:
-    """The first calls give random numbers; then whoever has any chance is taken."""
-
-    def __init__(self, seed: int, calls: int):
-        self.rng, self.calls = np.random.default_rng(seed), calls
-
-    def random(self, size: int) -> np.ndarray:
-        self.calls -= 1
-        return self.rng.random(size) if self.calls >= 0 else np.zeros(size)
+def test_words_are_chosen_independently(rate: float, span: float) -> None:
+    # each word as often as the next, and (without spans) neighbours know nothing of each other
+    tokens, first, special, starts = random_batch(11, 40)
+    word = np.cumsum(starts | special | np.r_[True, special[:-1]]) - 1
+    begins = np.flatnonzero(np.diff(word, prepend=-1))
+    free = ~special[begins]
+    rng, rounds = np.random.default_rng(6), 800
+    seen = np.zeros((rounds, len(begins)), bool)
+    for number in range(rounds):
+        goal = Masked(rate=rate, span=span)
+        hidden = goal.corrupt(tokens, first, special, starts, MASK, ORDINARY, rng)
+        seen[number, word[hidden.places]] = True
+    assert not seen[:, ~free].any()
+    share = seen[:, free].mean(0)
+    assert np.abs(share - rate).max() < 5 * math.sqrt(rate * (1 - rate) / rounds)
+    both = (seen[:, 1:] & seen[:, :-1]).mean(0)[free[1:] & free[:-1]].mean()
+    assert (both > 1.2 * rate**2 and both > rate**2 + 0.01) == bool(span) or rate == 0.9

@@ -178,15 +178,16 @@ def test_planted_fault_is_named(fault: str) -> None:
 
 
 class WrongSegments(Examples):
-    def assemble(self, *given: Any) -> Pool:
-        pool = super().assemble(*given)
+    def templated(self, *given: Any) -> Pool:
+        pool = super().templated(*given)
+        assert pool.segments is not None
         return replace(pool, segments=1 - pool.segments)
 
 
 class WrongTargets(Examples):
-    def assemble(self, *given: Any) -> Pool:
-        pool = super().assemble(*given)
-        return replace(pool, original=np.roll(pool.original, 1))
+    def templated(self, *given: Any) -> Pool:
+        pool = super().templated(*given)
+        return replace(pool, answers=np.roll(pool.answers, 1))
 
 
 @pytest.mark.parametrize(("kind", "name"), [(WrongSegments, "segments"), (WrongTargets, "text")])

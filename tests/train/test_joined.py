@@ -11,7 +11,6 @@ from tests.goals.tiny import ids, store, tokenizer
 from tianci.data.memory import MemoryStore
 from tianci.errors import UserError
 from tianci.goals.objectives import parse
-from tianci.goals.objectives.segments import Example
 from tianci.train.audit import audit
 from tianci.train.examples import Examples, Position, Recipe
 from tianci.train.joined import JoinedStore
@@ -54,8 +53,8 @@ def test_word_starts_come_from_the_store() -> None:
     ],
 )
 def test_no_separator_at_the_ends(span: tuple[int, int], expected: tuple[int, int] | None) -> None:
-    found = [example.a for example in JoinedStore(DOCUMENTS, SEP, 8).trimmed([Example(span)])]
-    assert found == ([] if expected is None else [expected])
+    found = JoinedStore(DOCUMENTS, SEP, 8).trimmed(np.array([(*span, 0, 0)]))
+    assert found.tolist() == ([] if expected is None else [[*expected, 0, 0]])
 
 
 def examples(packing: str, documents: MemoryStore, objective: str = "masked") -> Examples:

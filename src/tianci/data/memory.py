@@ -8,8 +8,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tianci.data.store import Store
 
-class MemoryStore:
+
+class MemoryStore(Store):
     """Documents of sentences of token ids."""
 
     def __init__(self, documents: Sequence[Sequence[Sequence[int]]]):

@@ -1,8 +1,10 @@
-"""A split of a corpus as numbered tokens: what examples are cut from."""
+"""Documents as ranges of numbered tokens: what examples are cut from."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
@@ -12,8 +14,36 @@ from numpy.typing import NDArray
 from tianci.data.corpus import Shard, Split
 
 
-class SplitStore:
-    """Tokens are numbered through all shards."""
+class Store(ABC):
+    """Documents of sentences, all tokens numbered through."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many documents."""
+
+    @abstractmethod
+    def sentences(self, document: int) -> NDArray[np.int64]:
+        """Token numbers where the sentences of a document begin, and the end of the last one."""
+
+    @abstractmethod
+    def read(self, start: int, end: int) -> NDArray[Any]:
+        """The tokens of a range."""
+
+    @abstractmethod
+    def word_starts(self, start: int, end: int) -> NDArray[np.bool_] | None:
+        """Where words begin in that range, if the store knows."""
+
+    def borders(self, document: int) -> tuple[list[int], int]:
+        """The sentences as plain numbers, to each of which the second value is to be added."""
+        return self.sentences(document).tolist(), 0
+
+    def read_all(self, ranges: Iterable[tuple[int, int]]) -> list[NDArray[Any]]:
+        """The tokens of many ranges."""
+        return [self.read(*range_) for range_ in ranges]
+
+
+class SplitStore(Store):
+    """A split of a corpus; tokens are numbered through all shards."""
 
     def __init__(self, split: Split):
         self.split = split
@@ -25,13 +55,34 @@ class SplitStore:
         return self.split.documents
 
     def sentences(self, document: int) -> NDArray[np.int64]:
+        borders, base = self.borders(document)
+        return np.array(borders, np.int64) + base
+
+    def borders(self, document: int) -> tuple[list[int], int]:
+        # counted in its shard: adding where the shard begins costs more than all the rest
         shard, local = self.split.locate(document)
-        first, last = shard.documents[local], shard.documents[local + 1]
-        return shard.sentences[first : last + 1].astype(np.int64) + self._base[id(shard)]
+        first, last = shard.documents.item(local), shard.documents.item(local + 1)
+        return shard.sentences[first : last + 1].tolist(), self._base[id(shard)]
 
     def read(self, start: int, end: int) -> NDArray[Any]:
         found = [shard.tokens[a:b] for shard, a, b in self._pieces(start, end)]
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def read_all(self, ranges: Iterable[tuple[int, int]]) -> list[NDArray[Any]]:
+        # neighbours are mostly of one shard
+        found = []
+        low = high = 0
+        tokens: NDArray[Any] = np.empty(0, np.int64)
+        for start, end in ranges:
+            if not low <= start < end <= high:
+                at = self._shard(start)
+                low, high = self._first[at], self._first[at + 1]
+                if end > high:
+                    found.append(self.read(start, end))
+                    continue
+                tokens = self.split.shards[at].tokens
+            found.append(tokens[start - low : end - low])
+        return found
 
     def word_starts(self, start: int, end: int) -> NDArray[np.bool_] | None:
         flags = [shard.word_starts(a, b) for shard, a, b in self._pieces(start, end)]

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianci.data.corpus import Corpus
-from tianci.data.store import SplitStore
+from tianci.data.store import SplitStore, Store
 from tianci.errors import UserError
 from tianci.evaluate.baseline import Sparse
 from tianci.goals.objectives import parse
@@ -60,7 +60,7 @@ def bag_of_words_on_pairs(
     return {"objective": recipe.goal.name, **both, "shared": shared, "learned": len(known[2])}
 
 
-class Documents:
+class Documents(Store):
     """Some documents of a store."""
 
     def __init__(self, store: SplitStore, chosen: npt.NDArray[np.int64]):

@@ -42,14 +42,14 @@ class MaskedBeside(Goal):
         special = np.isin(tokens, list(self.special))
         hidden = self.masked.corrupt(
             tokens,
-            batch.layout.sequence.cpu().numpy(),
+            batch.layout.starts[:-1].cpu().numpy(),
             special,
             np.ones(len(tokens), bool),
             self.mask_id,
             np.array(self.ordinary),
             rng,
         )
-        at = torch.from_numpy(np.flatnonzero(hidden.chosen)).to(batch.tokens.device)
+        at = torch.from_numpy(hidden.places).to(batch.tokens.device)
         seen = dataclasses.replace(
             batch,
             tokens=torch.from_numpy(hidden.tokens).to(batch.tokens.device),

@@ -141,6 +141,7 @@ class _Audit:
         masked: Masked | None = self.expected.find(Masked)
         self.tokenizer = self.examples.tokenizer
         self.whole_words = masked is not None and masked.whole_words
+        self.span = 0.0 if masked is None else masked.span
         self.ordinary = np.ones(len(self.tokenizer), bool)  # (V,) what a random token may be
         self.ordinary[list(self.tokenizer.special_ids)] = False
 
@@ -216,8 +217,10 @@ class _Audit:
         free = np.bincount(word, ordinary, minlength=count) > 0
 
         tokens = int(ordinary.sum())
+        # words of a span are chosen together: sizes of rows with a mean of so many words
+        together = 2 * max(1.0, self.span) - 1
         self._count("masked.chosen").add(
-            (drawn.chosen & ordinary).sum(), tokens, (size[free] ** 2).sum()
+            (drawn.chosen & ordinary).sum(), tokens, (size[free] ** 2).sum() * together
         )
         self._count("masked.special_chosen").add(
             (drawn.chosen & drawn.special).sum(), drawn.special.sum()

@@ -19,12 +19,11 @@ def begins(lengths: Ids) -> Ids:
     return found
 
 
-def places(first: Ids, lengths: Ids, numbers: Ids) -> Ids:
-    """Where the tokens of these examples are among those of all; `first`: where each begins."""
-    chosen = lengths[numbers]
-    moved: Ids = np.repeat(first[numbers] - begins(chosen), chosen)
-    moved += np.arange(len(moved))
-    return moved
+def ranges(first: Ids, lengths: Ids) -> Ids:
+    """All numbers of ranges end to end, each from its first one on."""
+    found: Ids = np.repeat(first - begins(lengths), lengths)
+    found += np.arange(len(found))
+    return found
 
 
 def plan(lengths: Ids, budget: int, rng: np.random.Generator) -> list[Ids]:

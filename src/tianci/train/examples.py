@@ -9,22 +9,22 @@ in the pool), and going on from there gives the same batches, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tianci.batch import Batch, Layout
+from tianci.data.store import Store
 from tianci.errors import UserError
 from tianci.goals.base import Joint
 from tianci.goals.laying import Laying
 from tianci.goals.objectives.masked import Masked
 from tianci.goals.objectives.segments import (
-    Borders,
     Example,
     Pairing,
     target_lengths,
@@ -37,22 +37,6 @@ from tianci.train.laid import LaidPool
 from tianci.train.word_borders import Flags as Flags
 from tianci.train.word_borders import Ids as Ids
 from tianci.train.word_borders import Words as Words
-
-
-class Store(Protocol):
-    """Documents as ranges of numbered tokens: what pools are built from."""
-
-    def count(self) -> int:
-        """How many documents."""
-
-    def sentences(self, document: int) -> Borders:
-        """Token numbers where the sentences of a document begin, and the end of the last one."""
-
-    def read(self, start: int, end: int) -> NDArray[Any]:
-        """The tokens of a range."""
-
-    def word_starts(self, start: int, end: int) -> Flags | None:
-        """Where words begin in that range, if the store knows."""
 
 
 @dataclass(frozen=True)
@@ -95,18 +79,13 @@ class Recipe:
 class Pool:
     """Examples laid end to end, already masked."""
 
-    seen: Ids  # (T,) tokens as the model sees them
-    original: Ids  # (T,)
-    chosen: Flags  # (T,)
-    segments: NDArray[np.int8]  # (T,)
+    seen: NDArray[Any]  # (T,) tokens as the model sees them
+    places: Ids  # (M,) which tokens are to be guessed, in order
+    answers: Ids  # (M,) what they were
+    segments: NDArray[np.int8] | None  # (T,); none where there are no second segments
     lengths: Ids  # (E,)
     labels: Ids  # (E,)
     spans: Ids  # (E, 4) where the segments stand in the store: start and end of both
-
-    @cached_property
-    def paired(self) -> bool:
-        """Whether there are second segments."""
-        return bool(self.segments.any())
 
     @cached_property
     def begins(self) -> Ids:
@@ -117,24 +96,63 @@ class Pool:
         """The order in which a batch holds its examples: longest first."""
         return drawing.longest_first(self.lengths, numbers)
 
+    @cached_property
+    def asked(self) -> Ids:
+        """(E + 1,) which of the places is the first one of each example."""
+        return np.searchsorted(self.places, np.append(self.begins, len(self.seen)))
+
+    @cached_property
+    def original(self) -> NDArray[Any]:
+        """(T,) the tokens of the text."""
+        tokens = self.seen.copy()
+        tokens[self.places] = self.answers
+        return tokens
+
     def batch(self, numbers: Ids) -> Batch:
         """The examples of these numbers, longest first."""
-        numbers = self.sort(numbers)
-        lengths = self.lengths[numbers]
-        index = drawing.places(self.begins, self.lengths, numbers)
-        places = np.flatnonzero(self.chosen[index])
+        some, lengths = numbers.tolist(), self.lengths[numbers].tolist()
+        if some != list(range(some[0], some[-1] + 1)) or lengths != sorted(lengths, reverse=True):
+            pool, (all_,) = self.arranged([numbers])
+            return pool.batch(all_)
+        first, last = some[0], some[-1] + 1
+        begin, layout = self.begins.item(first), Layout(lengths)
+        tokens = slice(begin, begin + layout.tokens)
+        asked = slice(self.asked.item(first), self.asked.item(last))
         return Batch(
-            tokens=torch.from_numpy(self.seen[index]),
-            layout=Layout(lengths.tolist()),
-            segments=torch.from_numpy(self.segments[index].astype(np.int64))
-            if self.paired
-            else torch.zeros(len(index), dtype=torch.int64),
+            tokens=torch.from_numpy(self.seen[tokens].astype(np.int64)),
+            layout=layout,
+            segments=torch.zeros(layout.tokens, dtype=torch.int64)
+            if self.segments is None
+            else torch.from_numpy(self.segments[tokens].astype(np.int64)),
             targets={
-                "masked_at": torch.from_numpy(places),
-                "masked_is": torch.from_numpy(self.original[index[places]]),
-                "label": torch.from_numpy(self.labels[numbers]),
+                "masked_at": torch.from_numpy(self.places[asked] - begin),
+                "masked_is": torch.from_numpy(self.answers[asked]),
+                "label": torch.from_numpy(self.labels[first:last]),
             },
         )
+
+    def arranged(self, plan: Sequence[Ids]) -> tuple[Pool, list[Ids]]:
+        """The examples of all batches side by side, longest first, and their new numbers.
+
+        Done once for a pool, this is cheaper than to gather the tokens of each batch.
+        """
+        order = np.concatenate([self.sort(numbers) for numbers in plan])
+        lengths, old = self.lengths[order], self.begins[order]
+        parts = list(zip(old.tolist(), (old + lengths).tolist(), strict=True))
+        first, counts = self.asked[order], np.diff(self.asked)[order]
+        asked = drawing.ranges(first, counts)
+        pool = Pool(
+            np.concatenate([self.seen[a:b] for a, b in parts]),
+            self.places[asked] + np.repeat(drawing.begins(lengths) - old, counts),
+            self.answers[asked],
+            None if self.segments is None
+            else np.concatenate([self.segments[a:b] for a, b in parts]),
+            lengths,
+            self.labels[order],
+            self.spans[order],
+        )  # fmt: skip
+        ends = np.cumsum([len(numbers) for numbers in plan])
+        return pool, np.split(np.arange(len(order)), ends[:-1])
 
     def plan(self, budget: int, rng: np.random.Generator) -> list[Ids]:
         """All examples in random order, cut into batches of about `budget` tokens."""
@@ -193,6 +211,8 @@ class Examples:
             while document < len(order):
                 pool, after = self.pool(epoch, document, order)
                 plan = pool.plan(self.recipe.batch_tokens, self.rng("plan", epoch, document))
+                if isinstance(pool, Pool) and plan:
+                    pool, plan = pool.arranged(plan)
                 for number in range(used, len(plan)):
                     here = Position(epoch, document, number + 1)
                     if number + 1 == len(plan):
@@ -242,28 +262,56 @@ class Examples:
     def pool(self, epoch: int, document: int, order: Ids) -> tuple[AnyPool, int]:
         """The examples of the next documents, and where the pool after it begins."""
         epoch = self.drawn(epoch)
+        rng = self.rng("cut", epoch, document)  # making one takes as long as cutting a document
+        dice = self.rng("mask", epoch, document)
+        if self.recipe.laying is None and self.recipe.paired is None:
+            spans, place = self.single(document, order, rng)
+            return self.templated(spans, np.zeros(len(spans), np.int64), dice), place
         examples: list[Example] = []
         tokens, place = 0, document
-        rng = self.rng("cut", epoch, document)  # making one takes as long as cutting a document
         cut = self.cutting(rng)
         while place < len(order) and tokens < self.pool_tokens:
             found = list(cut(int(order[place])))
             examples += found
             tokens += sum(example.tokens for example in found)
             place += 1
-        return self.assemble(examples, self.rng("mask", epoch, document)), place
+        return self.assemble(examples, dice), place
+
+    def single(self, document: int, order: Ids, rng: np.random.Generator) -> tuple[Ids, int]:
+        """Examples of one segment as (E, 4) spans, and where the pool after them begins.
+
+        Plain lists of numbers: an object for each example would take longer than all the rest.
+        """
+        targets = target_lengths(self.room, self.recipe.short, rng)
+        starts: list[int] = []
+        ends: list[int] = []
+        bases: list[int] = []
+        counts: list[int] = []
+        tokens, place = 0, document
+        while place < len(order) and tokens < self.pool_tokens:
+            borders, base = self.store.borders(int(order[place]))
+            cuts = whole(borders, targets)
+            starts += cuts[:-1]
+            ends += cuts[1:]
+            bases.append(base)
+            counts.append(len(cuts) - 1)
+            tokens += cuts[-1] - cuts[0]
+            place += 1
+        spans = np.zeros((len(starts), 4), np.int64)
+        spans[:, 0], spans[:, 1] = starts, ends
+        spans[:, :2] += np.repeat(bases, counts)[:, None]
+        if isinstance(self.store, JoinedStore):
+            spans = self.store.trimmed(spans)
+        return spans, place
 
     def cutting(self, rng: np.random.Generator) -> Callable[[int], Iterable[Example]]:
-        """What cuts a document into examples."""
+        """What cuts a document into examples, where these are more than one segment of text."""
         recipe, store = self.recipe, self.store
         if (laying := recipe.laying) is not None:
             return lambda document: laying.cut(store.sentences(document), recipe.length, rng)
-        if (paired := recipe.paired) is not None:
-            return lambda document: paired.cut(store, document, self.room, recipe.short, rng)
-        targets = target_lengths(self.room, recipe.short, rng)
-        if isinstance(store, JoinedStore):
-            return lambda document: store.trimmed(whole(store.sentences(document), targets))
-        return lambda document: whole(store.sentences(document), targets)
+        paired = recipe.paired
+        assert paired is not None
+        return lambda document: paired.cut(store, document, self.room, recipe.short, rng)
 
     def assemble(self, examples: list[Example], rng: np.random.Generator) -> AnyPool:
         """What the objective lays out, or special tokens around the segments, then masks."""
@@ -272,42 +320,48 @@ class Examples:
             texts = (self.store.read(*e.a).astype(np.int64) for e in examples)
             laid = [lay(text, e, marks, rng) for text, e in zip(texts, examples, strict=True)]
             return LaidPool(examples, laid)
-        return self.templated(examples, rng)
-
-    def templated(self, examples: list[Example], rng: np.random.Generator) -> Pool:
-        """Special tokens around the segments, then masks."""
-        extra = 3 if self.recipe.paired else 2
         spans = np.array([(*e.a, *(e.b or (0, 0))) for e in examples], np.int64).reshape(-1, 4)
+        labels = np.array([e.label for e in examples], np.int64)
+        return self.templated(spans, labels, rng)
+
+    def templated(self, spans: Ids, labels: Ids, rng: np.random.Generator) -> Pool:
+        """Special tokens around the segments, then masks."""
+        paired = self.recipe.paired is not None
         first, second = spans[:, 1] - spans[:, 0], spans[:, 3] - spans[:, 2]
-        lengths = first + second + extra
+        lengths = first + second + (3 if paired else 2)
         total = int(lengths.sum())
         begins = drawing.begins(lengths)
         middles, lasts = begins + 1 + first, begins + lengths - 1
         special = np.zeros(total, bool)
         special[begins] = special[middles] = special[lasts] = True
-        ids = np.empty(total, np.int64)
+        texts = joined_ranges(spans if paired else spans[:, :2])
+        read = self.store.read_all(texts)
+        ids = np.empty(total, read[0].dtype if read else np.int64)  # small ones are faster
         ids[begins] = self.cls
         ids[middles] = ids[lasts] = self.sep
-        texts = joined_ranges(spans if self.recipe.paired else spans[:, :2])
         text = ~special
-        ids[text] = np.concatenate([self.store.read(*range_) for range_ in texts] or [ids[:0]])
-        segments = np.zeros(total, np.int8)
-        if self.recipe.paired:
-            segments[np.arange(total) > np.repeat(middles, lengths)] = 1
-        special |= self.fixed_ids[ids]
-        labels = np.array([e.label for e in examples], np.int64)
+        ids[text] = np.concatenate([*read, ids[:0]])
+        segments = None
+        if paired:
+            # from behind the middle [SEP] on, until the next example begins
+            turns = np.zeros(total, np.int8)
+            turns[middles + 1] = 1
+            turns[begins[1:]] = -1
+            segments = np.cumsum(turns, dtype=np.int8)
         if self.recipe.masked is None or not total:
-            return Pool(ids, ids, np.zeros(total, bool), segments, lengths, labels, spans)
+            nothing = np.zeros(0, np.int64)
+            return Pool(ids, nothing, nothing, segments, lengths, labels, spans)
         starts = self.words.starts(ids)
+        special |= self.fixed_ids.take(ids)
         if self.store.word_starts(*texts[0]) is not None:
             # a word of the store's dictionary joins Chinese characters; it never splits a "##" word
             known = (self.store.word_starts(*range_) for range_ in texts)
             starts[text] &= np.concatenate([flags for flags in known if flags is not None])
-        sequence = np.repeat(np.arange(len(examples)), lengths)
         hidden = self.recipe.masked.corrupt(
-            ids, sequence, special, starts, self.mask, self.ordinary, rng
+            ids, begins, special, starts, self.mask, self.ordinary, rng
         )
-        return Pool(hidden.tokens, ids, hidden.chosen, segments, lengths, labels, spans)
+        answers = ids[hidden.places].astype(np.int64)
+        return Pool(hidden.tokens, hidden.places, answers, segments, lengths, labels, spans)
 
 
 def joined_ranges(ranges: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -3,19 +3,19 @@ borders of documents (RoBERTa's "full sentences")."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tianci.goals.objectives.segments import Borders, Example
+from tianci.data.store import Store
+from tianci.goals.objectives.segments import Borders
 
-if TYPE_CHECKING:  # examples.py builds on this module
-    from tianci.train.examples import Flags, Store
+Spans = NDArray[np.int64]
 
 
-class JoinedStore:
+class JoinedStore(Store):
     """A store of fewer, longer documents; `tokens`: about how long.
 
     Tokens are numbered anew: every document (of D) is followed by one place for a separator.
@@ -47,7 +47,7 @@ class JoinedStore:
             tokens[place : place + b - a] = self.store.read(a, b)
         return tokens
 
-    def word_starts(self, start: int, end: int) -> Flags | None:
+    def word_starts(self, start: int, end: int) -> NDArray[np.bool_] | None:
         starts = np.ones(end - start, bool)
         for place, a, b in self._pieces(start, end):
             known = self.store.word_starts(a, b)
@@ -56,17 +56,19 @@ class JoinedStore:
             starts[place : place + b - a] = known
         return starts
 
-    def trimmed(self, examples: Iterable[Example]) -> Iterator[Example]:
-        """The examples without separators at their ends, where the template has its own."""
-        for example in examples:
-            start, end = example.a
-            start += self._is_separator(start)
-            end -= end > start and self._is_separator(end - 1)
-            if end > start:
-                yield example._replace(a=(start, end))
+    def trimmed(self, spans: Spans) -> Spans:
+        """(E, 4) spans without separators at their ends, where the template has its own."""
+        starts, ends = spans[:, 0].copy(), spans[:, 1].copy()
+        starts += self._is_separator(starts)
+        ends -= (ends > starts) & self._is_separator(ends - 1)
+        trimmed = spans.copy()
+        trimmed[:, 0], trimmed[:, 1] = starts, ends
+        return trimmed[ends > starts]
 
-    def _is_separator(self, token: int) -> bool:
-        return bool(self.new[self._document(token) + 1] == token + 1)
+    def _is_separator(self, tokens: Spans) -> NDArray[np.bool_]:
+        which = np.searchsorted(self.new, tokens, side="right")
+        flags: NDArray[np.bool_] = self.new[np.minimum(which, len(self.new) - 1)] == tokens + 1
+        return flags
 
     def _document(self, token: int) -> int:
         return int(np.searchsorted(self.new, token, side="right")) - 1

@@ -35,7 +35,7 @@ class Rows:
 
     def batch(self, numbers: Ids, prefix: Sequence[int] | None = None) -> Batch:
         """These sequences, in the order given."""
-        index = drawing.places(self.begins, self.lengths, numbers)
+        index = drawing.ranges(self.begins[numbers], self.lengths[numbers])
         tokens = torch.from_numpy(self.ids[index])
         return Batch(tokens, Layout(self.lengths[numbers].tolist(), prefix=prefix))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,26 +61,31 @@ class Words:
         known = (self.continues, self.letters_first, self.letters_last, self.digit, self.point,
                  self.percent)  # fmt: skip
         table = np.zeros(len(self.continues), np.uint8)
-        for bit, flags in enumerate(known):
-            table[flags] |= 1 << bit
+        for bit, flags in zip(BITS, known, strict=True):
+            table[flags] |= bit
         return table
 
-    def starts(self, ids: Ids) -> Flags:
-        """True where a word begins; 3.14, 1,000 and 12.5% are one word."""
-        kinds = self._table[ids]
+    @cached_property
+    def _spelled_together(self) -> bool:
+        return bool(self.letters_first.any())
 
-        goes_on, first, last, digit, point, percent = (
-            (kinds & np.uint8(1 << bit)) != 0 for bit in range(6)
-        )
-        goes_on[1:] |= first[1:] & last[:-1]
-        inside = point[1:-1] & digit[:-2] & digit[2:]
-        goes_on[1:-1] |= inside
-        goes_on[2:] |= inside
-        goes_on[1:] |= percent[1:] & digit[:-1]
-        begins: Flags = ~goes_on
+    def starts(self, ids: NDArray[Any]) -> Flags:
+        """True where a word begins; 3.14, 1,000 and 12.5% are one word."""
+        kinds = self._table.take(ids)
+        begins: Flags = (kinds & CONTINUES) == 0
+        if self._spelled_together:
+            begins[1:] &= ((kinds[1:] & FIRST) == 0) | ((kinds[:-1] & LAST) == 0)
+        signs = np.flatnonzero(kinds >= POINT)  # few tokens are signs of numbers
+        signs = signs[signs > 0]
+        signs = signs[kinds[signs - 1] & DIGIT != 0]
+        begins[signs[kinds[signs] & PERCENT != 0]] = False
+        points = signs[(kinds[signs] & POINT != 0) & (signs < len(kinds) - 1)]
+        points = points[kinds[points + 1] & DIGIT != 0]
+        begins[points] = begins[points + 1] = False
         return begins
 
 
+BITS = CONTINUES, FIRST, LAST, DIGIT, POINT, PERCENT = [np.uint8(1 << bit) for bit in range(6)]
 HALF = "\ufffd"  # stands for bytes that are no whole character
 
 

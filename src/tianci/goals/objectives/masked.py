@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,15 @@ Ids = NDArray[np.int64]
 class Corrupted(NamedTuple):
     """Tokens as the model sees them, and where it is asked what."""
 
-    tokens: Ids  # (T,)
-    chosen: Flags  # (T,) True where the original token is to be guessed
+    tokens: NDArray[Any]  # (T,)
+    places: Ids  # where the original token is to be guessed, in order
+
+    @property
+    def chosen(self) -> Flags:
+        """(T,) True at the places."""
+        flags = np.zeros(len(self.tokens), bool)
+        flags[self.places] = True
+        return flags
 
 
 @dataclass(frozen=True)
@@ -53,79 +61,44 @@ class Masked(Goal):
 
     def corrupt(
         self,
-        tokens: Ids,
-        sequence: Ids,
+        tokens: NDArray[Any],
+        first: Ids,
         special: Flags,
         starts: Flags,
         mask_id: int,
-        ordinary: Ids,
+        ordinary: NDArray[Any],
         rng: np.random.Generator,
     ) -> Corrupted:
-        """Chooses words in each sequence and hides them.
+        """Chooses words, each with the probability `rate`, and hides them.
 
-        `sequence` (T,) numbers the sequences, `starts` (T,) is True where a word begins, `ordinary`
+        `first` says where sequences begin, `starts` (T,) is True where a word begins, `ordinary`
         holds the ids a random token is drawn from. A word is hidden as a whole, in one way.
         """
-        if not self.whole_words:
-            starts = np.ones_like(starts)
         # [CLS] and [SEP] belong to no word; a sequence begins a word even if its first piece is
         # "##x"
-        begins = starts | special
-        begins[:1] = True
-        begins[1:] |= special[:-1] | (sequence[1:] != sequence[:-1])
-        first = np.flatnonzero(begins)
-        size = np.diff(first, append=len(tokens))
-        words = np.flatnonzero(~special[first])
-        words = words[self._pick(size[words], sequence[first[words]], rng)]
+        begins = np.ones(len(tokens) + 1, bool)  # the last one is the end
+        np.logical_or(special[1:], special[:-1], out=begins[1:-1])
+        begins[first] = True
+        rows = begins
+        if self.span:  # a row of words is hidden as one; it ends where its text ends
+            new = rng.random(len(tokens)) < 1 / self.span
+            rows = begins.copy()
+            rows[:-1] |= starts & new if self.whole_words else new
+        begins[:-1] |= starts if self.whole_words else True
 
-        # from here on only what is hidden counts, a seventh of the tokens
-        first, size = first[words], size[words]
-        end = np.cumsum(size)
-        places = np.repeat(first - end + size, size) + np.arange(int(size.sum()))
-        dice = np.repeat(rng.random(len(words)), size)
-        hidden, chosen = tokens.copy(), np.zeros(len(tokens), bool)
-        chosen[places] = True
+        # who is hit by its first token is chosen: from here on only these count, a seventh of all
+        at = _every(len(tokens), self.rate, rng)
+        at = at[rows[at] & ~special[at]]
+        sizes = _to_the_next(at, rows)
+        places = _spread(at, sizes)
+        if self.span:  # each word of a row has a die of its own
+            sizes = np.diff(np.flatnonzero(begins[places]), append=len(places))
+        dice = np.repeat(rng.random(len(sizes)), sizes)
+        hidden = tokens.copy()
         hidden[places[dice < self.mask]] = mask_id
         swap = places[(dice >= self.mask) & (dice < self.mask + self.random)]
         hidden[swap] = ordinary[rng.integers(len(ordinary), size=len(swap))]
-        return Corrupted(hidden, chosen)
-
-    def _pick(self, size: Ids, owner: Ids, rng: np.random.Generator) -> Ids:
-        """Which words to hide: in random order until the sequence has enough tokens.
-
-        The word at the border is taken with the probability that makes the expected number of
-        tokens exactly rate x length. Words of one owner stand together.
-        """
-        if not len(size):
-            return size
-        keys = rng.random(len(size))
-        if self.span:  # neighbours get one key: they stand together in the random order
-            begins = rng.random(len(size)) < 1 / self.span
-            begins[0] = True
-            keys = keys[np.flatnonzero(begins)][np.cumsum(begins) - 1]
-        begin, which = _runs(owner)
-        wanted = self.rate * np.add.reduceat(size, begin)
-        # who is far in front is picked, who is far behind is never reached: only the middle is
-        # sorted, unless a sequence has too much in front or too little before the end
-        sure, middle = keys < 0.75 * self.rate, keys < 1.4 * self.rate
-        taken, reached = (np.add.reduceat(size * some, begin) for some in (sure, middle))
-        known, enough = taken <= wanted, reached >= wanted
-        if not known.all():
-            sure &= known[which]
-            taken[~known] = 0
-        if not enough.all():
-            middle |= ~enough[which]
-        order = np.flatnonzero(middle & ~sure)
-        # stable: neighbours in a span stay together; and what is nearly in order is sorted fast
-        order = order[np.argsort(which[order] + keys[order], kind="stable")]
-        sizes, owners = size[order], which[order]
-        before = np.cumsum(sizes) - sizes
-        # counted anew in each sequence
-        first = np.searchsorted(owners, np.arange(len(begin)))
-        before -= np.append(before, 0)[first][owners] - taken[owners]
-        chance = (wanted[owners] - before) / sizes
-        picked: Ids = np.concatenate([np.flatnonzero(sure), order[rng.random(len(order)) < chance]])
-        return picked
+        return Corrupted(hidden, places)
 
     def count(self, batch: Batch) -> int:
         return len(batch.targets["masked_at"])
@@ -142,10 +115,44 @@ class Masked(Goal):
         )
 
 
-def _runs(values: Ids) -> tuple[Ids, Ids]:
-    """Where runs of equal values begin, and which run each value belongs to."""
-    new = np.r_[True, values[1:] != values[:-1]]
-    return np.flatnonzero(new), np.cumsum(new) - 1
+def _every(count: int, rate: float, rng: np.random.Generator) -> Ids:
+    """Of so many things each with the probability `rate`, in order.
+
+    Drawn is how many are passed over from one to the next: a seventh of the dice.
+    """
+    if not count:
+        return np.zeros(0, np.int64)
+    expected = count * rate
+    draws = int(expected + 5 * math.sqrt(expected) + 10)  # enough but once in a million times
+    scale = -1 / math.log1p(-rate)
+    found: list[Ids] = []
+    last = -1
+    while last < count:
+        passed = (rng.standard_exponential(draws) * scale).astype(np.int64)
+        passed += 1
+        passed[0] += last
+        found.append(np.cumsum(passed, out=passed))
+        last = int(passed[-1])
+    chosen: Ids = found[0] if len(found) == 1 else np.concatenate(found)
+    return chosen[: np.searchsorted(chosen, count)]
+
+
+def _to_the_next(at: Ids, begins: Flags) -> Ids:
+    """How many places there are from each of these to where the next thing begins."""
+    sizes = np.ones(len(at), np.int64)
+    longer = np.flatnonzero(~begins[at + 1])
+    while len(longer):
+        sizes[longer] += 1
+        longer = longer[~begins[at[longer] + sizes[longer]]]
+    return sizes
+
+
+def _spread(at: Ids, sizes: Ids) -> Ids:
+    """So many places from each of these on."""
+    end = np.cumsum(sizes)
+    if not len(end) or end[-1] == len(end):
+        return at
+    return np.repeat(at - end + sizes, sizes) + np.arange(end[-1])
 
 
 OBJECTIVE = Masked

@@ -69,18 +69,22 @@ def target_lengths(room: int, short: float, rng: np.random.Generator) -> Iterato
         yield from lengths.tolist()
 
 
-def whole(sentences: Borders, targets: Iterator[int]) -> Iterator[Example]:
-    """Examples of one segment: as many whole sentences as fit; a longer sentence is cut, not
-    dropped."""
-    borders = sentences.tolist()  # a list is faster than an array for one number at a time
+def whole(borders: list[int], targets: Iterator[int]) -> list[int]:
+    """Where the examples of one segment begin, and the end of the last one.
+
+    As many whole sentences as fit; a longer sentence is cut, not dropped.
+    """
     start, end = borders[0], borders[-1]
-    while start < end:
-        target = next(targets)
+    cuts = [start]
+    for target in targets:
+        if start + target >= end:
+            break
         # the last sentence border that still fits, if any lies behind the start
         border = borders[bisect_right(borders, start + target) - 1]
-        stop = border if border > start else min(start + target, end)
-        yield Example((start, stop))
-        start = stop
+        start = border if border > start else start + target
+        cuts.append(start)
+    cuts.append(end)
+    return cuts
 
 
 class Chunk(NamedTuple):
