@@ -74,6 +74,8 @@ class Children:
         the end how many points there are."""
         self.count += 1
         out, err = (self.folder / f"{self.count}.{name}" for name in ("out", "err"))
+        for file in (out, err):
+            file.touch()  # it may be killed before it has opened them
         pid = self._ask(
             do="start", arguments=[str(a) for a in arguments], output=str(out), errors=str(err),
             die_at=die_at, below=str(below or ""), environment=dict(environment or {}),
