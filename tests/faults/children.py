@@ -44,6 +44,7 @@ class Children:
 
     def __init__(self, folder: Path):
         self.folder, self.count = folder, 0
+        folder.mkdir(parents=True, exist_ok=True)
         names = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TQDM_DISABLE": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.children"], cwd=ROOT, text=True,
