@@ -36,6 +36,11 @@ $(VENV)/.programs: $(VENV)/.dev
 	    chromium nginx-light fonts-noto-cjk; } > /dev/null 2>&1 || echo "   not installed: their tests will be skipped"; }
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.dev
+	@echo "== further peers for the tables"
+	@$(PIP) -e '.[bench]'
+	@touch $@
+
 demo: $(VENV)/.demo  ## the whole story on the demo text in a few minutes; ends by serving the model (Ctrl-C)
 	$(BIN)/tianci demo --out demo
 
@@ -61,10 +66,10 @@ wheel: $(VENV)/.dev  ## build the wheel, install it into an empty environment, u
 	@$(BIN)/python -m pip wheel --disable-pip-version-check -q --no-deps -w dist .
 	$(BIN)/python tests/wheel.py dist/tianci-*.whl
 
-bench: $(VENV)/.dev  ## benchmarks beside the peers, short: minutes, only to look (ONLY="start serve": these)
+bench: $(VENV)/.bench  ## benchmarks beside the peers, short: minutes, only to look (ONLY="start serve": these)
 	$(BIN)/python benchmarks/all.py --short $(ONLY)
 
-bench-full: $(VENV)/.dev  ## all tables with full rounds, kept in benchmarks/results/; an hour and more, on a quiet machine
+bench-full: $(VENV)/.bench  ## all tables with full rounds, kept in benchmarks/results/; an hour and more, on a quiet machine
 	$(BIN)/python benchmarks/all.py $(ONLY)
 
 # the long versions of the tests in CI; all run, also behind one that fails

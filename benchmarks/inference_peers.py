@@ -3,7 +3,7 @@
 Peers are set up as their documentation says for a CPU: transformers with sdpa; onnxruntime on a
 graph fused by its own optimiser; OpenVINO with the latency hint, from the same export; int8 of
 OpenVINO by nncf (post-training quantization of a transformer, calibrated on the benchmark's own
-lengths). For the last three: pip install -c constraints.txt onnxscript nncf (torch stays as it is).
+lengths). For the last three: the extra `bench` (`make bench` installs it; torch stays as it is).
 """
 
 from __future__ import annotations
