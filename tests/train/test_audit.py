@@ -22,7 +22,8 @@ from tianci.goals.objectives.next_sentence import NextSentence
 from tianci.goals.objectives.segments import Documents, Example, Span
 from tianci.goals.objectives.sentence_order import SentenceOrder
 from tianci.train.audit import Rate, Report, Sample, audit, wilson
-from tianci.train.examples import Examples, Pool, Recipe
+from tianci.train.examples import Examples, Recipe
+from tianci.train.pool import Pool
 
 
 def measured(goal: Joint, expected: Joint | None = None, kind: type[Examples] = Examples) -> Report:

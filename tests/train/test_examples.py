@@ -16,7 +16,8 @@ from tianci.data.memory import MemoryStore
 from tianci.errors import UserError
 from tianci.goals.objectives import parse
 from tianci.text.learn import Vocabulary, learn
-from tianci.train.examples import Examples, Ids, Pool, Position, Recipe, Words
+from tianci.train.examples import Examples, Ids, Position, Recipe, Words
+from tianci.train.pool import Pool
 
 CLS, SEP, MASK = ids("[CLS] [SEP] [MASK]")
 BOTH = "masked+next_sentence"

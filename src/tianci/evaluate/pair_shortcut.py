@@ -25,7 +25,8 @@ from tianci.errors import UserError
 from tianci.evaluate.baseline import Sparse
 from tianci.goals.objectives import parse
 from tianci.train.audit import wilson
-from tianci.train.examples import Examples, Pool, Recipe
+from tianci.train.examples import Examples, Recipe
+from tianci.train.pool import Pool
 
 PAIRINGS = ("next_sentence", "sentence_order")
 CERTAINTY = 1.96  # deviations: 95 of 100 intervals hold the true accuracy

@@ -21,7 +21,8 @@ from tianci.goals.objectives.masked import Masked
 from tianci.goals.objectives.next_sentence import NextSentence
 from tianci.goals.objectives.segments import Pairing
 from tianci.goals.objectives.sentence_order import SentenceOrder
-from tianci.train.examples import Examples, Flags, Ids, Pool
+from tianci.train.examples import Examples, Flags, Ids
+from tianci.train.pool import Pool
 
 LABELS: dict[type[Pairing], tuple[str, str]] = {
     NextSentence: ("next", "random"),
