@@ -147,3 +147,19 @@ def test_half_a_character_in_a_tokenizer(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_text(file.read_text().replace('"model"', '"\\ud800": 1, "model"'))
     assert command("tokenize", tmp_path, "a") == 2
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 5])
+def test_cleaning_inside_of_sequences_of_sequences(tmp_path: Path, depth: int) -> None:
+    # the library's sequence of one sequence has itself as its first step
+    flat = [{"type": "NFD"}, {"type": "StripAccents"}, {"type": "Lowercase"}]
+    nested: dict[str, Any] = {"type": "Sequence", "normalizers": flat}
+    for _ in range(depth):
+        empty = {"type": "Sequence", "normalizers": []}
+        nested = {"type": "Sequence", "normalizers": [empty, nested]}
+    examples.tokenizer("bpe")(tmp_path)
+    change(tmp_path / "tokenizer.json", lambda value: value.update(normalizer=nested))
+    text = "Cafe\u0301 The CAT"
+    surfaces = Tokenizer.load(tmp_path).encode([text])[0].surfaces(text)
+    assert "".join(surfaces).replace(" ", "") == text.replace(" ", "")
+    assert any(surface.endswith("e\u0301") for surface in surfaces)  # letter and mark together

@@ -123,10 +123,15 @@ def _joined(left: list[str], right: list[str]) -> list[str]:
 
 
 def _flat(normalizer: Any) -> list[Any]:
-    """The steps of a normalizer one by one."""
-    if not isinstance(normalizer, normalizers.Sequence):
-        return [] if normalizer is None else [normalizer]
-    return [step for index in range(len(normalizer)) for step in _flat(normalizer[index])]
+    """The steps of a normalizer one by one, however deep they lie in sequences of sequences."""
+    found = []
+    for name, step in _steps(normalizer):
+        if name != "Sequence":
+            # not by index: a sequence inside a sequence has itself as its first step there
+            part: Any = normalizers.Lowercase()
+            part.__setstate__(json.dumps(step).encode())
+            found.append(part)
+    return found
 
 
 def _steps(part: Any) -> list[tuple[str, dict[str, Any]]]:
