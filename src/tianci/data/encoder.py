@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tianci.data.corpus import token_type
-from tianci.data.plain_words import plain_words, steps
-from tianci.data.run_table import LONGEST, PADDING, RunTable
+from tianci.data.plain_words import ODD, plain_words, steps
+from tianci.data.run_table import LONGEST, PADDING, RunTable, characters
 from tianci.text.clean import NUMBER
 from tianci.text.tokenizer import Tokenizer
 
-BATCH = 2048  # sentences at once; the engine holds some 100 bytes per token of a batch
-CHARACTERS = 1 << 17  # at once
+BATCH = 8192  # sentences at once; the engine holds some 100 bytes per token of a batch
+CHARACTERS = 1 << 19  # at once
 SOME = 1 << 12  # characters that tell what text is written in
 MOST_RUNS = 1 << 16  # remembered in each of two generations, some 20 MB in all
 GROUP = 64  # new runs that go to the engine as one text
@@ -51,11 +51,11 @@ class Encoder:
         self.tokenizer = tokenizer
         self.dtype = token_type(len(tokenizer))
         self._code = "H" if self.dtype.itemsize == 2 else "I"
-        self._kinds = character_kinds(tokenizer)
-        self._lower = _only_lowers(tokenizer)
-        self._plain = plain_words(tokenizer, self.dtype)
+        rules: dict[str, Any] = json.loads(tokenizer.engine.to_str())
+        self._kinds = character_kinds(rules)
+        self._lower = _only_lowers(rules)
+        self._plain = plain_words(rules)
         self._mark = _mark(tokenizer)
-        self._signs = self._sign_ids()
         added = [t.content for t in tokenizer.engine.get_added_tokens_decoder().values()]
         self._special = {  # by their first characters
             first: tuple(token for token in added if token[:1] == first)
@@ -65,14 +65,6 @@ class Encoder:
         self._tables: dict[int, RunTable] = {}  # by bytes per unit of text
         self._known: dict[str, bytes] = {}  # for what has no place in a table
         self._older: dict[str, bytes] = {}
-
-    def _sign_ids(self) -> dict[str, bytes]:
-        """The ids of signs that stand alone among each other and beside plain words."""
-        if self._kinds is None or not self._kinds[ord(_CHINESE_SIGNS[0])] & ALONE:
-            return {}
-        signs = [*_CHINESE_SIGNS, *_ASCII_SIGNS]
-        found = zip(signs, self._directly(signs), strict=True)
-        return {sign: ids for sign, ids in found if len(ids) == self.dtype.itemsize}
 
     def encode(self, sentences: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
         """The ids of all sentences in a row, and how many tokens each has."""
@@ -181,54 +173,33 @@ class Encoder:
         table.make_room()
         first, second, values = table.find(units, starts, ends - starts)
         missing = np.flatnonzero(values == 0)
+        short = missing[(ends - starts)[missing] * step <= LONGEST]
+        if self._plain is not None and len(short):
+            letters = self._plain.letters(characters(first[short], second[short], units.dtype))
+            plain = (letters != ODD).all(1)
+            values[short[plain]] = table.store(*self._plain.ids(letters[plain]))
+            missing = missing[values[missing] == 0]
         if len(missing):
-            encoding = "utf-16-le" if step == 2 else "utf-8"
             begins, sizes = starts[missing] * step, (ends - starts)[missing] * step
             cuts = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-            runs = [data[a:b].decode(encoding) for a, b in cuts]
-            places = {run: at for at, run in enumerate(runs)}
-            found = self._remember(list(places))
-            short = [(at, run) for run, at in places.items() if sizes[at] <= LONGEST]
-            where = missing[[at for at, _ in short]]
-            table.add(first[where], second[where], [found[run] for _, run in short])
-            stored = dict(zip(found, table.store(list(found.values())).tolist(), strict=True))
-            values[missing] = [stored[run] for run in runs]
+            encoding = "utf-16-le" if step == 2 else "utf-8"
+            found = self._remember([data[a:b].decode(encoding) for a, b in cuts])
+            counts = np.fromiter(map(len, found), np.int64, len(found)) // self.dtype.itemsize
+            values[missing] = table.store(np.frombuffer(b"".join(found), self.dtype), counts)
+        table.add(first[short], second[short], values[short])
         return values, table
 
-    def _remember(self, runs: list[str]) -> dict[str, bytes]:
-        """The ids of different runs."""
+    def _remember(self, runs: list[str]) -> list[bytes]:
+        """The ids of runs that no table has."""
         if len(self._known) > MOST_RUNS:  # what is not used again until the next time is forgotten
             self._known, self._older = {}, self._known
         known, older = self._known, self._older
-        found: dict[str, bytes] = {}
-        others: list[str] = []
         for run in runs:
-            ids = known.get(run)
-            if ids is None and (ids := older.get(run)) is None:
-                ids = self._simple(run)
-            if ids is None:
-                others.append(run)
-            else:
-                found[run] = known[run] = ids
-        for run, ids in zip(others, self._grouped(others), strict=True):
-            found[run] = known[run] = ids
-        return found
-
-    def _simple(self, text: str) -> bytes | None:
-        """The ids of a run of plain words and signs; None if there is anything else in it."""
-        if self._plain is None:
-            return None
-        if text.isascii() and text.isalnum():
-            return self._plain.ids(text)
-        found = b""
-        for part in re.findall(r"[A-Za-z0-9]+|.", text, re.DOTALL) if self._signs else "":
-            ids = self._signs.get(part) or b""
-            if not ids and part.isascii() and part.isalnum():
-                ids = self._plain.ids(part)
-            if not ids:
-                return None
-            found += ids
-        return found or None
+            if run not in known and run in older:
+                known[run] = older[run]
+        new = list(dict.fromkeys(run for run in runs if run not in known))
+        known.update(zip(new, self._grouped(new), strict=True))
+        return [known[run] for run in runs]
 
     def _grouped(self, texts: list[str]) -> list[bytes]:
         """The ids of texts without spaces, many at a time with a mark between them, because each
@@ -279,9 +250,8 @@ def _fill(
         number += 1
 
 
-def character_kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8] | None:
-    """What each character is to this tokenizer; None when parts might not make up the whole."""
-    rules: dict[str, Any] = json.loads(tokenizer.engine.to_str())
+def character_kinds(rules: dict[str, Any]) -> npt.NDArray[np.uint8] | None:
+    """What each character is to a tokenizer; None when parts might not make up the whole."""
     cleaning = steps(rules["normalizer"], "normalizers")
     cutting = [step["type"] for step in steps(rules["pre_tokenizer"], "pretokenizers")]
     if not all(_is_local(step) for step in cleaning):
@@ -304,10 +274,10 @@ def character_kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8] | None:
     return kinds
 
 
-def _only_lowers(tokenizer: Tokenizer) -> bool:
+def _only_lowers(rules: dict[str, Any]) -> bool:
     """Whether capitals of ASCII may be made small before anything else is cleaned. Where
     characters are composed (NFC) they may not: some letters have a composed form in one case."""
-    cleaning = steps(json.loads(tokenizer.engine.to_str())["normalizer"], "normalizers")
+    cleaning = steps(rules["normalizer"], "normalizers")
     return [step["type"] for step in cleaning] == ["BertNormalizer"] and cleaning[0]["lowercase"]
 
 
