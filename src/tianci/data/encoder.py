@@ -30,11 +30,12 @@ CHARACTERS = 1 << 19  # at once
 SOME = 1 << 12  # characters that tell what text is written in
 MOST_RUNS = 1 << 16  # remembered in each of two generations, some 20 MB in all
 GROUP = 64  # new runs that go to the engine as one text
+FEW = 64  # sentences that go to the engine together because one of them must
 
 # What a character is: a separator, one that stands alone wherever it is, ASCII punctuation (alone
 # unless the next character might join it in cleaning), or part of a run. A calm one never joins the
 # sign before it.
-RUN, ALONE, SIGN, SPACE, CALM, NEWLINE = 0, 1, 2, 4, 8, 16
+RUN, ALONE, SIGN, SPACE, CALM = 0, 1, 2, 4, 8
 _HAN = (0x4E00, 0x9FFF)
 _CHINESE_SIGNS = "–、。〈〉《》「」『』【】〔〕！（），：；？“”‘’—…·"
 _ASCII_SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
@@ -77,10 +78,16 @@ class Encoder:
         return b"".join(parts), np.concatenate(lengths)
 
     def _batch(self, batch: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
-        text = "\n".join(batch) + "\n"
-        fast = self._kinds is not None and text.count("\n") == len(batch) and "\0" not in text
-        if fast and not self._has_special(text):
-            return self._by_parts(text)
+        if self._kinds is not None:
+            text = "\n".join(batch) + "\n"
+            if not self._has_special(text) and (found := self._by_parts(text, len(batch))):
+                return found
+            if len(batch) > FEW:  # what stands in the way is in one half, perhaps
+                parts = [
+                    self._batch(batch[: len(batch) // 2]),
+                    self._batch(batch[len(batch) // 2 :]),
+                ]
+                return b"".join(ids for ids, _ in parts), np.concatenate([n for _, n in parts])
         ids = self._directly(batch)
         return b"".join(ids), np.array([len(row) // self.dtype.itemsize for row in ids], np.int64)
 
@@ -98,51 +105,57 @@ class Encoder:
         encodings = self.tokenizer.engine.encode_batch_fast(batch, add_special_tokens=False)
         return [array(self._code, encoding.ids).tobytes() for encoding in encodings]
 
-    def _by_parts(self, text: str) -> tuple[bytes, npt.NDArray[np.int64]]:
-        """Cuts a text into characters that stand alone and runs of others, and looks all up."""
+    def _by_parts(self, text: str, lines: int) -> tuple[bytes, npt.NDArray[np.int64]] | None:
+        """Cuts a text into characters that stand alone and runs of others, and looks all up; None
+        if there are NULs or more lines in it."""
         # In UTF-8, whatever is not ASCII is part of a run; that suits text with little of it.
         some = text[:: len(text) // SOME + 1]
         wide = len(some.encode("utf-8")) > 1.1 * len(some)
         data = text.encode("utf-16-le" if wide else "utf-8")
         if self._lower and not wide:  # The and the are one word then
             data = data.lower()
-        units = np.frombuffer(data + PADDING, np.uint16 if wide else np.uint8)
-        kind = self._kind(units[: len(data) // units.itemsize], wide)
+        padded = np.frombuffer(data + PADDING, np.uint16 if wide else np.uint8)
+        units = padded[: len(data) // padded.itemsize]
+        newlines = np.flatnonzero(units == ord("\n"))
+        if len(newlines) != lines or not units.all():
+            return None
+        kind = self._kind(data, units)
         alone = (kind & ALONE).view(np.bool_)
         alone[:-1] |= (kind[:-1] & SIGN != 0) & (kind[1:] & CALM != 0)
         run = (alone.view(np.uint8) | kind & SPACE) == 0
         first = alone.copy()
         first[0] |= run[0]
-        first[1:] |= run[1:] & ~run[:-1]
+        first[1:] |= run[1:] > run[:-1]
         starts = np.flatnonzero(first)
-        single = alone[starts]
-        ids = self._ids[units[starts[single]]]
+        single = alone.take(starts)
+        alone_at, run_at = np.flatnonzero(single), np.flatnonzero(~single)
+        codes = units.take(starts.take(alone_at))
+        ids = self._ids.take(codes)
         if len(ids) and ids.min() < 0:
-            if not self._look_up(units[starts[single]][ids < 0]):
-                return self._by_parts(text)
-            ids = self._ids[units[starts[single]]]
+            if not self._look_up(codes[ids < 0]):
+                return self._by_parts(text, lines)
+            ids = self._ids.take(codes)
         last = run.copy()
-        last[:-1] &= ~run[1:]
-        begins = starts[~single]
+        last[:-1] = run[:-1] > run[1:]
         ends = np.flatnonzero(last) + 1
-        values, table = self._runs(data, units, begins, ends)
+        values, table = self._runs(data, padded, starts.take(run_at), ends)
         counts = np.ones(len(starts), np.int64)
-        counts[~single] = values & 0xFFFFFFFF
+        counts[run_at] = values & 0xFFFFFFFF
         after = np.cumsum(counts)
         tokens = np.empty(after[-1] if len(after) else 0, self.dtype)
-        tokens[after[single] - 1] = ids
-        _fill(tokens, (after - counts)[~single], values, table.pool)
-        before = np.searchsorted(starts, np.flatnonzero(kind & NEWLINE))
+        tokens[after.take(alone_at) - 1] = ids
+        _fill(tokens, (after - counts).take(run_at), values, table.pool)
+        before = np.searchsorted(starts, newlines)
         return tokens.tobytes(), np.diff(np.concatenate([[0], after])[before], prepend=0)
 
-    def _kind(self, units: npt.NDArray[Any], wide: bool) -> npt.NDArray[np.uint8]:
+    def _kind(self, data: bytes, units: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         assert self._kinds is not None
-        table = self._kinds
-        if not wide:
-            table = np.full(256, RUN, np.uint8)
-            table[:128] = self._kinds[:128]
-        found: npt.NDArray[np.uint8] = table[units]
-        return found
+        if units.itemsize == 2:
+            found: npt.NDArray[np.uint8] = self._kinds.take(units)
+            return found
+        table = np.full(256, RUN, np.uint8)
+        table[:128] = self._kinds[:128]
+        return np.frombuffer(data.translate(table.tobytes()), np.uint8)
 
     def _look_up(self, codes: npt.NDArray[Any]) -> bool:
         """Learns the ids of characters that stand alone, and gives back whether all do: those of
@@ -243,10 +256,10 @@ def _fill(
     counts, places = values & 0xFFFFFFFF, values >> 32
     number = 0
     while len(counts):
-        more = counts > number
-        if not more.all():
-            starts, counts, places = starts[more], counts[more], places[more]
-        tokens[starts + number] = pool[places + number]
+        more = np.flatnonzero(counts > number)
+        if len(more) < len(counts):
+            starts, counts, places = starts.take(more), counts.take(more), places.take(more)
+        tokens[starts + number] = pool.take(places + number)
         number += 1
 
 
@@ -264,7 +277,7 @@ def character_kinds(rules: dict[str, Any]) -> npt.NDArray[np.uint8] | None:
         return None
     kinds = np.full(1 << 16, RUN, np.uint8)
     kinds[33:127] = CALM
-    kinds[32], kinds[10] = SPACE | CALM, SPACE | CALM | NEWLINE
+    kinds[[10, 32]] = SPACE | CALM
     if any(step.get("handle_chinese_chars") for step in cleaning):
         kinds[_HAN[0] : _HAN[1] + 1] = ALONE | CALM
     numbers = any(step["type"] == "Replace" for step in cleaning)

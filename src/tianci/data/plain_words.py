@@ -40,40 +40,42 @@ class PlainWords:
         end."""
         return _letters(characters, self._numbers)
 
-    def ids(self, letters: Letters) -> tuple[Numbers, Numbers]:
+    def ids(self, letters: Letters) -> tuple[npt.NDArray[np.int32], Numbers]:
         """The ids of plain words in a row, and how many each word has."""
         count, width = letters.shape
         flat = letters.ravel()
-        found = np.zeros((count, width), np.int64)
+        found = np.zeros((count, width), np.int32)
         counts = np.zeros(count, np.int64)
         word = np.arange(count)
         at = word * width
         node = np.full(count, _FIRST * self._row)
         whole = np.zeros(count, np.int64)  # where the longest piece so far ends
-        best = np.zeros(count, np.int32)  # and its id, plus 1
+        best = np.full(count, -1, np.int32)  # and its id
         while len(word):
-            node = self._cells[node + flat[at]].astype(np.int64)
+            node = self._cells.take(node + flat.take(at)).astype(np.int64)
             at += 1
             stuck = np.flatnonzero(node == 0)
             if len(stuck):
-                words, ids, ends = word[stuck], best[stuck], whole[stuck]
-                found[words, counts[words]] = ids
+                words, ids, ends = word.take(stuck), best.take(stuck), whole.take(stuck)
+                found[words, counts.take(words)] = ids
                 counts[words] += 1
-                at[stuck], node[stuck], best[stuck] = ends, _LATER * self._row, 0
-                over = (ids == 0) | (flat[ends] == 0)
+                at[stuck], node[stuck], best[stuck] = ends, _LATER * self._row, -1
+                bad = ids < 0
+                over = bad | (flat.take(ends) == 0)
                 if over.any():
+                    found[words[bad], 0], counts[words[bad]] = self._unknown, 1
                     going = np.ones(len(word), np.bool_)
                     going[stuck[over]] = False
-                    word, at, node = word[going], at[going], node[going]
-                    whole, best = whole[going], best[going]
-            ids = self._cells[node + (self._row - 1)]
-            ends_here = ids > 0
-            np.copyto(whole, at, where=ends_here)
-            np.copyto(best, ids, where=ends_here)
-        there = np.arange(width) < counts[:, None]
-        bad = ((found == 0) & there).any(1) | ((letters != 0).sum(1) > self._most)
-        found[bad, 0], counts[bad] = self._unknown + 1, 1
-        return found[np.arange(width) < counts[:, None]] - 1, counts
+                    kept = np.flatnonzero(going)
+                    word, at, node = word.take(kept), at.take(kept), node.take(kept)
+                    whole, best = whole.take(kept), best.take(kept)
+            ids = self._cells.take(node + (self._row - 1))
+            new = np.flatnonzero(ids)
+            whole[new], best[new] = at.take(new), ids.take(new) - 1
+        if width > self._most:
+            long = np.count_nonzero(letters, 1) > self._most
+            found[long, 0], counts[long] = self._unknown, 1
+        return found[np.arange(width) < counts[:, None]], counts
 
 
 def _numbers(lower: bool) -> Letters:

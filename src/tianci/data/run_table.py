@@ -51,12 +51,12 @@ class RunTable:
         # 8 bytes from each unit on; copied, because numpy is slow with numbers at odd addresses
         windows = np.ascontiguousarray(np.ndarray((count,), "<u8", units.data, strides=(step,)))
         sizes = np.minimum(lengths * step, LONGEST)
-        first = windows[starts] & _MASKS[0][sizes]
-        second = windows[starts + 8 // step] & _MASKS[1][sizes]
+        first = windows.take(starts) & _MASKS[0].take(sizes)
+        second = windows.take(starts + 8 // step) & _MASKS[1].take(sizes)
         slots = self._slots(first, second)
-        hit = (self._first[slots] == first) & (self._second[slots] == second)
+        hit = (self._first.take(slots) == first) & (self._second.take(slots) == second)
         hit &= lengths * step <= LONGEST
-        return first, second, np.where(hit, self._values[slots], 0)
+        return first, second, self._values.take(slots) * hit
 
     def make_room(self) -> None:
         """Forgets everything when too much is remembered; values found before no longer hold."""
