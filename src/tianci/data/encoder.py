@@ -44,6 +44,8 @@ _LOCAL_CLEANING = {"NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase", "B
 _CUT_AT_SPACES = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit"}
 _LOCAL_CUTTING = _CUT_AT_SPACES | {"Digits", "Punctuation"}
 
+Units = npt.NDArray[np.unsignedinteger[Any]]
+
 
 class Encoder:
     """Turns sentences into ids; remembers what it has seen, which changes nothing but the speed."""
@@ -114,7 +116,7 @@ class Encoder:
         data = text.encode("utf-16-le" if wide else "utf-8")
         if self._lower and not wide:  # The and the are one word then
             data = data.lower()
-        padded = np.frombuffer(data + PADDING, np.uint16 if wide else np.uint8)
+        padded: Units = np.frombuffer(data + PADDING, np.uint16 if wide else np.uint8)
         units = padded[: len(data) // padded.itemsize]
         newlines = np.flatnonzero(units == ord("\n"))
         if len(newlines) != lines or not units.all():
@@ -148,7 +150,7 @@ class Encoder:
         before = np.searchsorted(starts, newlines)
         return tokens.tobytes(), np.diff(np.concatenate([[0], after])[before], prepend=0)
 
-    def _kind(self, data: bytes, units: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    def _kind(self, data: bytes, units: Units) -> npt.NDArray[np.uint8]:
         assert self._kinds is not None
         if units.itemsize == 2:
             found: npt.NDArray[np.uint8] = self._kinds.take(units)
@@ -157,7 +159,7 @@ class Encoder:
         table[:128] = self._kinds[:128]
         return np.frombuffer(data.translate(table.tobytes()), np.uint8)
 
-    def _look_up(self, codes: npt.NDArray[Any]) -> bool:
+    def _look_up(self, codes: Units) -> bool:
         """Learns the ids of characters that stand alone, and gives back whether all do: those of
         several ids go into runs from now on."""
         assert self._kinds is not None
@@ -174,7 +176,7 @@ class Encoder:
     def _runs(
         self,
         data: bytes,
-        units: npt.NDArray[Any],
+        units: Units,
         starts: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> tuple[npt.NDArray[np.int64], RunTable]:
