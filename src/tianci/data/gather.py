@@ -51,22 +51,22 @@ class Gather:
             return piece
 
         for number, document in enumerate(documents_of(self.survey.sources, self.survey.field)):
-            value, size = digest(document)
+            value, text = digest(document)
             code = short(value)
             if self._is_dropped(number, code, document):
                 continue
             if self.survey.repeated and self._without_repeats(document):
-                value, size = digest(document)
+                value, text = digest(document)
             split = "held" if code <= self.survey.held_below else "train"
-            pieces[split].documents.append(document)
+            pieces[split].add(document, text)
             place = f"{document.file}\0{document.line}\0{document.free:d}\0"
             keys[split] += value + place.encode("utf-8", "surrogateescape")
-            sizes[split] += size
+            sizes[split] += len(text)
             # many documents of a few characters weigh by their number
-            if sizes[split] + 200 * len(pieces[split].documents) >= self.size:
+            if sizes[split] + 200 * len(pieces[split].places) >= self.size:
                 yield hand_out(split)
         for split in made:
-            if pieces[split].documents:
+            if pieces[split].places:
                 yield hand_out(split)
 
     def _is_dropped(self, number: int, code: int, document: Document) -> bool:

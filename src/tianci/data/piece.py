@@ -33,28 +33,32 @@ class Piece:
     split: str
     number: int
     key: str = ""
-    documents: list[Document] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)  # of documents that are not empty
+    # file, line, number of lines, and whether they are paragraphs
+    places: list[tuple[str, int, int, bool]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return f"{self.split}-{self.number:05d}-{self.key[:8]}"
 
+    def add(self, document: Document, text: bytes) -> None:
+        """Takes in a document and its lines in UTF-8, which nobody has to make again."""
+        if document.lines:
+            self.texts.append(text)
+        self.places.append((document.file, document.line, len(document.lines), document.free))
+
+    def documents(self) -> list[Document]:
+        """The documents, read again from their text."""
+        lines, at = b"\n".join(self.texts).decode("utf-8", "surrogatepass").split("\n"), 0
+        documents = []
+        for file, line, count, free in self.places:
+            documents.append(Document(file, line, lines[at : at + count], free))
+            at += count
+        return documents
+
     def __reduce__(self) -> tuple[Any, ...]:
-        # one text instead of many lines makes the way to a worker several times as fast
-        text = "\n".join([line for document in self.documents for line in document.lines])
-        places = [(d.file, d.line, len(d.lines), d.free) for d in self.documents]
-        return _unpacked, (self.split, self.number, self.key, text, places)
-
-
-def _unpacked(
-    split: str, number: int, key: str, text: str, places: list[tuple[str, int, int, bool]]
-) -> Piece:
-    lines, at = text.split("\n"), 0
-    documents = []
-    for file, line, count, free in places:
-        documents.append(Document(file, line, lines[at : at + count], free))
-        at += count
-    return Piece(split, number, key, documents)
+        # one text instead of many makes the way to a worker faster
+        return Piece, (self.split, self.number, self.key, [b"\n".join(self.texts)], self.places)
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,10 @@ def encode_piece(
     piece: Piece, encoder: Encoder, rules: Rules, words: WordStarts | None
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The files of a shard and what is to be known about it; depends on the arguments only."""
+    documents = piece.documents()
     sentences: list[str] = []
     counts: list[int] = []
-    for document in piece.documents:
+    for document in documents:
         found = document.sentences()
         sentences += found
         counts.append(len(found))
@@ -122,8 +127,8 @@ def encode_piece(
         "unknown": 0 if unknown is None else int((tokens == unknown).sum()),
         "sentence_lengths": histogram(stored),
         "document_lengths": histogram(np.diff(borders[first_sentences])),
-        "scripts": script_lines(piece.documents),
-        **_document_faults(piece, sentences, counts, kept, rules.unbroken),
+        "scripts": script_lines(documents),
+        **_document_faults(documents, sentences, counts, kept, rules.unbroken),
     }
     return files, info
 
@@ -136,7 +141,7 @@ def histogram(lengths: npt.NDArray[np.int64]) -> list[int]:
 
 
 def _document_faults(
-    piece: Piece,
+    documents: list[Document],
     sentences: list[str],
     counts: list[int],
     kept: npt.NDArray[np.int64],
@@ -146,11 +151,11 @@ def _document_faults(
     sizes = np.fromiter(map(len, sentences), np.int64, len(sentences))
     ends = np.cumsum(counts)
     for at in np.flatnonzero(kept == 0).tolist():
-        document = piece.documents[at]
+        document = documents[at]
         empty.add(document.file, document.line, "".join(document.lines[:1]))
     too_long = np.flatnonzero(sizes >= unbroken)
     for at in dict.fromkeys(np.searchsorted(ends, too_long, "right").tolist()):
-        document = piece.documents[at]
+        document = documents[at]
         worst = max(document.sentences(), key=len)
         long.add(document.file, document.line, worst)
     return {"empty": empty.table(), "unbroken": long.table()}

@@ -45,10 +45,10 @@ class Survey:
         return self.copy_count > 0 and flagged(self.copies, number)
 
 
-def digest(document: Document) -> tuple[bytes, int]:
-    """A hash of a document's text that never changes, and its size in UTF-8."""
-    data = "\n".join(document.lines).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=16).digest(), len(data)
+def digest(document: Document) -> tuple[bytes, bytes]:
+    """A hash of a document's text that never changes, and the text in UTF-8."""
+    text = "\n".join(document.lines).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).digest(), text
 
 
 def short(value: bytes) -> int:
@@ -77,11 +77,11 @@ def survey(
     lines = FrequentLines()
     with DocumentHashes() as hashes:
         for document in documents_of(sources, field, progress):
-            value, size = digest(document)
+            value, text = digest(document)
             hashes.add(short(value))
             lines.add(document.lines)
             result.characters += sum(map(len, document.lines))
-            result.bytes += size
+            result.bytes += len(text)
         result.documents = hashes.count
         result.copies = hashes.later_copies()
         result.copy_count = int(np.bitwise_count(result.copies).sum())
