@@ -17,6 +17,7 @@ from tianci.data import scripts
 from tianci.data.corpus import BORDER, finished_shard, write_shard
 from tianci.data.documents import Document
 from tianci.data.encoder import Encoder
+from tianci.data.survey import Content
 from tianci.data.words import WordStarts
 from tianci.text.tokenizer import Tokenizer
 
@@ -41,11 +42,11 @@ class Piece:
     def name(self) -> str:
         return f"{self.split}-{self.number:05d}-{self.key[:8]}"
 
-    def add(self, document: Document, text: bytes) -> None:
-        """Takes in a document and its lines in UTF-8, which nobody has to make again."""
-        if document.lines:
-            self.texts.append(text)
-        self.places.append((document.file, document.line, len(document.lines), document.free))
+    def add(self, found: Content) -> None:
+        """Takes in a document."""
+        if found.length:
+            self.texts.append(found.text)
+        self.places.append((found.file, found.line, found.length, found.free))
 
     def documents(self) -> list[Document]:
         """The documents, read again from their text."""
