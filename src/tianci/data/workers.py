@@ -75,11 +75,15 @@ class Worker:
             raise value
         return value
 
-    def close(self) -> None:
+    def dismiss(self) -> None:
         """Lets the worker go; it ends when it sees that nothing more comes."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):  # what could not be sent to a dead worker
-                cast(BinaryIO, pipe).close()
+        with suppress(OSError):  # what could not be sent to a dead worker
+            cast(BinaryIO, self._process.stdin).close()
+
+    def close(self) -> None:
+        """Waits until the worker has ended."""
+        self.dismiss()
+        cast(BinaryIO, self._process.stdout).close()
         self._process.wait()
 
     def _send(self, item: bytes) -> None:
@@ -166,7 +170,7 @@ class Staff:
     ) -> Generator[Any, None, None]:
         """The answers to all items, in the order of the items, whichever worker was faster.
 
-        Few items wait, so memory does not grow with the text.
+        Few items wait, so memory does not grow with the text. The workers go after the last one.
         """
         if not self._workers:
             work = make(*arguments)
@@ -199,3 +203,5 @@ class Staff:
                 yield waiting.popleft().result()
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
+            for worker in self._workers:
+                worker.dismiss()
