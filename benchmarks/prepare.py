@@ -154,7 +154,9 @@ def tianci_command(folder: Path) -> list[str]:
 
 
 def tianci_prepare(folder: Path) -> None:
-    subprocess.run(tianci_command(folder), check=True, stdout=subprocess.DEVNULL)
+    # what was compiled once is kept, as after an installation, whatever this shell says
+    kept = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(tianci_command(folder), check=True, stdout=subprocess.DEVNULL, env=kept)
 
 
 def check(folder: Path) -> None:
