@@ -28,6 +28,8 @@ from tianci.errors import UserError
 
 # from an item to a function that waits for the disk, if need be, and gives the answer
 Work = Callable[[Any], Callable[[], Any]]
+# glibc gives large blocks back to the system, which has to zero them anew for the next batch
+KEEP_FREED = {"MALLOC_TRIM_THRESHOLD_": str(1 << 26), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
 AT_ONCE = 2  # items in the hands of a worker: one is written while the other is worked on
 
 
@@ -44,7 +46,7 @@ class Worker:
             [sys.executable, "-c", f"import {module}, tianci.data.workers as w; w.serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **one, "PYTHONPATH": paths},
+            env={**KEEP_FREED, **os.environ, **one, "PYTHONPATH": paths},
         )
         self._sending = Lock()
         self._answered = Event()  # whatever was asked last
