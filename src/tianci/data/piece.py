@@ -34,7 +34,7 @@ class Piece:
     split: str
     number: int
     key: str = ""
-    texts: list[bytes] = field(default_factory=list)  # of documents that are not empty
+    texts: list[bytes] = field(default_factory=list)
     # file, line, number of lines, and whether they are paragraphs
     places: list[tuple[str, int, int, bool]] = field(default_factory=list)
 
@@ -44,22 +44,19 @@ class Piece:
 
     def add(self, found: Content) -> None:
         """Takes in a document."""
-        if found.length:
-            self.texts.append(found.text)
+        self.texts.append(found.text)
         self.places.append((found.file, found.line, found.length, found.free))
 
-    def documents(self) -> list[Document]:
-        """The documents, read again from their text."""
-        lines, at = b"\n".join(self.texts).decode("utf-8", "surrogatepass").split("\n"), 0
+    def unpack(self) -> list[Document]:
+        """The documents, made again from their texts, which are let go."""
         documents = []
-        for file, line, count, free in self.places:
-            documents.append(Document(file, line, lines[at : at + count], free))
-            at += count
+        # one by one, for a single rare character would make all of a joined text several times
+        # as large
+        for text, (file, line, length, free) in zip(self.texts, self.places, strict=True):
+            lines = text.decode("utf-8", "surrogatepass").split("\n") if length else []
+            documents.append(Document(file, line, lines, free))
+        self.texts = []
         return documents
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # one text instead of many makes the way to a worker faster
-        return Piece, (self.split, self.number, self.key, [b"\n".join(self.texts)], self.places)
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ def encode_piece(
     piece: Piece, encoder: Encoder, rules: Rules, words: WordStarts | None
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The files of a shard and what is to be known about it; depends on the arguments only."""
-    documents = piece.documents()
+    documents = piece.unpack()
     sentences: list[str] = []
     counts: list[int] = []
     for document in documents:

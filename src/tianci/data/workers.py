@@ -29,7 +29,7 @@ from tianci.errors import UserError
 # from an item to a function that waits for the disk, if need be, and gives the answer
 Work = Callable[[Any], Callable[[], Any]]
 # glibc gives large blocks back to the system, which has to zero them anew for the next batch
-KEEP_FREED = {"MALLOC_TRIM_THRESHOLD_": str(1 << 26), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+KEEP_FREED = {"MALLOC_TRIM_THRESHOLD_": str(1 << 24), "MALLOC_MMAP_THRESHOLD_": str(1 << 23)}
 AT_ONCE = 2  # items in the hands of a worker: one is written while the other is worked on
 
 
