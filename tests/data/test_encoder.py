@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +35,11 @@ def wordpiece(
     engine.pre_tokenizer = cutting
     engine.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     return Tokenizer(engine)
+
+
+def rules(tokenizer: Tokenizer) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(tokenizer.engine.to_str())
+    return found
 
 
 def strings(count: int) -> list[str]:
@@ -72,14 +80,52 @@ def test_parts_give_the_ids_of_the_engine(kind: str, monkeypatch: pytest.MonkeyP
     assert len(made._known) <= 300 + 100 * 40
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_english_with_little_else(kind: str) -> None:
+    """Such text is looked up in UTF-8, where a Chinese character or sign has three bytes."""
+    rng = random.Random(6)
+    bits = [*"中，。“”–…’·áé£Ḁ𠀀\xa0\u0301\u200b-.'5", "–,", ",–", "a–b", "l’", "\u2028", "€", "ÿ"]
+    words = ["the", "don", "unmp", "cat", "A", "zzz", "1990"]
+    texts = []
+    for _ in range(3000):
+        odd = "".join(rng.choices([*bits, *words, " "], k=rng.randrange(1, 6)))
+        texts.append(" ".join([*rng.choices(words, k=40), odd, *rng.choices(words, k=40)]))
+    data, lengths = Encoder(KINDS[kind]).encode(texts)
+    expected = KINDS[kind].ids(texts, special=False)
+    assert lengths.tolist() == [len(row) for row in expected]
+    assert np.frombuffer(data, np.uint16).tolist() == [id for row in expected for id in row]
+
+
+def test_one_special_token_does_not_send_all_to_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Encoder(KINDS["lower"])
+    sent: list[int] = []
+    directly = made._directly
+
+    def counted(batch: Sequence[str]) -> list[bytes]:
+        sent.append(len(batch))
+        return directly(batch)
+
+    monkeypatch.setattr(made, "_directly", counted)
+    texts = ["the cat"] * 3000
+    texts[1234] = "a [MASK]"
+    texts[2000] = "one\ntwo"
+    data, lengths = made.encode(texts)
+    expected = KINDS["lower"].ids(texts, special=False)
+    assert lengths.tolist() == [len(row) for row in expected]
+    assert np.frombuffer(data, np.uint16).tolist() == [id for row in expected for id in row]
+    assert sum(sent) <= 2 * encoder.FEW + 20  # and a few runs
+
+
 def test_tokenizers_that_look_beyond_a_space_go_through_the_engine() -> None:
     cutting = pre_tokenizers.Metaspace()
-    assert character_kinds(wordpiece(None, cutting)) is None
-    assert character_kinds(wordpiece(normalizers.Prepend("x"), BERT)) is None
-    assert character_kinds(wordpiece(normalizers.Replace("a b", "c"), BERT)) is None
+    assert character_kinds(rules(wordpiece(None, cutting))) is None
+    assert character_kinds(rules(wordpiece(normalizers.Prepend("x"), BERT))) is None
+    assert character_kinds(rules(wordpiece(normalizers.Replace("a b", "c"), BERT))) is None
     late = wordpiece(normalizers.BertNormalizer(), BERT)
     late.engine.add_tokens([tokenizers.AddedToken("two words", normalized=True)])
-    assert character_kinds(late) is None
+    assert character_kinds(rules(late)) is None
     data, lengths = Encoder(late).encode(["the Two Words the", ""])
     assert lengths.tolist() == [3, 0]
     assert len(data) == 6

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tianci.data import gather, statistics
+from tianci.data import gather, statistics, survey
 from tianci.data.corpus import Corpus
 from tianci.data.prepare import PrepareSettings, prepare
 from tianci.data.survey import held_count
@@ -78,6 +78,25 @@ def test_the_number_of_workers_does_not_matter(tmp_path: Path, vocabulary: Path)
     assert results[0]["documents"] == 600
     assert len(texts(tmp_path / "store1", "train")) == 580
     assert len(texts(tmp_path / "store1", "held")) == 20
+
+
+@pytest.mark.usefixtures("many_shards")
+@pytest.mark.parametrize("dedupe", [False, True])
+def test_text_that_is_not_kept_is_read_again(
+    dedupe: bool, tmp_path: Path, vocabulary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = make_text(tmp_path / "text.txt", 300)
+    part = text.read_text(encoding="utf-8")[:5000].rpartition("\n\n")[0]
+    often = "\n\n".join(f"很好\nthe dog {n}" for n in range(30))
+    text.write_text("\n\n".join([text.read_text(encoding="utf-8"), part, often, "   \n\ncat"]))
+    settings = PrepareSettings(dedupe=dedupe, repeated=20)
+    found = []
+    for most in (1 << 30, 3000, 0):
+        monkeypatch.setattr(survey, "MOST_KEPT", most)
+        result = prepare([text], vocabulary, tmp_path / str(most), settings, threads=1)
+        found.append([content(tmp_path / str(most)), result["faults"], result["characters"]])
+    assert {fault["name"] for fault in found[0][1]} >= {"duplicate_documents", "repeated_lines"}
+    assert found[1:] == [found[0], found[0]]
 
 
 @pytest.mark.usefixtures("many_shards")

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from tianci.data import run_table
 from tianci.data.run_table import PADDING, RunTable
 
 
@@ -26,7 +27,9 @@ def ask(table: RunTable, text: str, unit: str) -> list[list[int] | None]:
         if found[at] is None and len(word) * units.itemsize <= 16:
             new.setdefault(word, at)
     where = np.array(list(new.values()), np.int64)
-    table.add(first[where], second[where], [np.array(ids(w), "<u2").tobytes() for w in new])
+    stored = np.array([id for word in new for id in ids(word)], "<u2")
+    counts = np.array([len(ids(word)) for word in new], np.int64)
+    table.add(first[where], second[where], table.store(stored, counts))
     return found
 
 
@@ -57,3 +60,12 @@ def test_a_table_that_is_too_small_forgets_but_is_never_wrong(unit: str) -> None
             known += found is not None
     assert known > 100
     assert len(table.pool) == 1 << 12  # what was forgotten made room
+
+
+def test_ids_of_runs_without_a_place_do_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_table, "MOST_IDS", 1000)
+    table = RunTable(np.dtype("<u2"))
+    for number in range(1000):
+        table.make_room()
+        table.store(np.full(100, number, "<u2"), np.array([100]))
+    assert len(table.pool) == 1 << 12

@@ -20,21 +20,22 @@ import numpy as np
 import numpy.typing as npt
 
 from tianci.data.corpus import token_type
-from tianci.data.plain_words import plain_words, steps
-from tianci.data.run_table import LONGEST, PADDING, RunTable
+from tianci.data.plain_words import ODD, plain_words, steps
+from tianci.data.run_table import LONGEST, PADDING, RunTable, characters
 from tianci.text.clean import NUMBER
 from tianci.text.tokenizer import Tokenizer
 
-BATCH = 2048  # sentences at once; the engine holds some 100 bytes per token of a batch
-CHARACTERS = 1 << 17  # at once
+BATCH = 8192  # sentences at once; the engine holds some 100 bytes per token of a batch
+CHARACTERS = 1 << 19  # at once
 SOME = 1 << 12  # characters that tell what text is written in
 MOST_RUNS = 1 << 16  # remembered in each of two generations, some 20 MB in all
 GROUP = 64  # new runs that go to the engine as one text
+FEW = 64  # sentences that go to the engine together because one of them must
 
 # What a character is: a separator, one that stands alone wherever it is, ASCII punctuation (alone
 # unless the next character might join it in cleaning), or part of a run. A calm one never joins the
 # sign before it.
-RUN, ALONE, SIGN, SPACE, CALM, NEWLINE = 0, 1, 2, 4, 8, 16
+RUN, ALONE, SIGN, SPACE, CALM = 0, 1, 2, 4, 8
 _HAN = (0x4E00, 0x9FFF)
 _CHINESE_SIGNS = "–、。〈〉《》「」『』【】〔〕！（），：；？“”‘’—…·"
 _ASCII_SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
@@ -42,6 +43,8 @@ _ASCII_SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _LOCAL_CLEANING = {"NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase", "BertNormalizer"}
 _CUT_AT_SPACES = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit"}
 _LOCAL_CUTTING = _CUT_AT_SPACES | {"Digits", "Punctuation"}
+
+Units = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class Encoder:
@@ -51,11 +54,11 @@ class Encoder:
         self.tokenizer = tokenizer
         self.dtype = token_type(len(tokenizer))
         self._code = "H" if self.dtype.itemsize == 2 else "I"
-        self._kinds = character_kinds(tokenizer)
-        self._lower = _only_lowers(tokenizer)
-        self._plain = plain_words(tokenizer, self.dtype)
+        rules: dict[str, Any] = json.loads(tokenizer.engine.to_str())
+        self._kinds = character_kinds(rules)
+        self._lower = _only_lowers(rules)
+        self._plain = plain_words(rules)
         self._mark = _mark(tokenizer)
-        self._signs = self._sign_ids()
         added = [t.content for t in tokenizer.engine.get_added_tokens_decoder().values()]
         self._special = {  # by their first characters
             first: tuple(token for token in added if token[:1] == first)
@@ -65,14 +68,6 @@ class Encoder:
         self._tables: dict[int, RunTable] = {}  # by bytes per unit of text
         self._known: dict[str, bytes] = {}  # for what has no place in a table
         self._older: dict[str, bytes] = {}
-
-    def _sign_ids(self) -> dict[str, bytes]:
-        """The ids of signs that stand alone among each other and beside plain words."""
-        if self._kinds is None or not self._kinds[ord(_CHINESE_SIGNS[0])] & ALONE:
-            return {}
-        signs = [*_CHINESE_SIGNS, *_ASCII_SIGNS]
-        found = zip(signs, self._directly(signs), strict=True)
-        return {sign: ids for sign, ids in found if len(ids) == self.dtype.itemsize}
 
     def encode(self, sentences: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
         """The ids of all sentences in a row, and how many tokens each has."""
@@ -85,10 +80,16 @@ class Encoder:
         return b"".join(parts), np.concatenate(lengths)
 
     def _batch(self, batch: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int64]]:
-        text = "\n".join(batch) + "\n"
-        fast = self._kinds is not None and text.count("\n") == len(batch) and "\0" not in text
-        if fast and not self._has_special(text):
-            return self._by_parts(text)
+        if self._kinds is not None:
+            text = "\n".join(batch) + "\n"
+            if not self._has_special(text) and (found := self._by_parts(text, len(batch))):
+                return found
+            if len(batch) > FEW:  # what stands in the way is in one half, perhaps
+                parts = [
+                    self._batch(batch[: len(batch) // 2]),
+                    self._batch(batch[len(batch) // 2 :]),
+                ]
+                return b"".join(ids for ids, _ in parts), np.concatenate([n for _, n in parts])
         ids = self._directly(batch)
         return b"".join(ids), np.array([len(row) // self.dtype.itemsize for row in ids], np.int64)
 
@@ -106,53 +107,65 @@ class Encoder:
         encodings = self.tokenizer.engine.encode_batch_fast(batch, add_special_tokens=False)
         return [array(self._code, encoding.ids).tobytes() for encoding in encodings]
 
-    def _by_parts(self, text: str) -> tuple[bytes, npt.NDArray[np.int64]]:
-        """Cuts a text into characters that stand alone and runs of others, and looks all up."""
-        # In UTF-8, whatever is not ASCII is part of a run; that suits text with little of it.
+    def _by_parts(self, text: str, lines: int) -> tuple[bytes, npt.NDArray[np.int64]] | None:
+        """Cuts a text into characters that stand alone and runs of others, and looks all up; None
+        if there are NULs or more lines in it."""
+        # UTF-8 suits text with little else than ASCII, because half as many bytes are looked at.
         some = text[:: len(text) // SOME + 1]
         wide = len(some.encode("utf-8")) > 1.1 * len(some)
         data = text.encode("utf-16-le" if wide else "utf-8")
         if self._lower and not wide:  # The and the are one word then
             data = data.lower()
-        units = np.frombuffer(data + PADDING, np.uint16 if wide else np.uint8)
-        kind = self._kind(units[: len(data) // units.itemsize], wide)
+        padded: Units = np.frombuffer(data + PADDING, np.uint16 if wide else np.uint8)
+        units = padded[: len(data) // padded.itemsize]
+        newlines = np.flatnonzero(units == ord("\n"))
+        if len(newlines) != lines or not units.all():
+            return None
+        kind = self._kind(data, units)
         alone = (kind & ALONE).view(np.bool_)
         alone[:-1] |= (kind[:-1] & SIGN != 0) & (kind[1:] & CALM != 0)
         run = (alone.view(np.uint8) | kind & SPACE) == 0
         first = alone.copy()
         first[0] |= run[0]
-        first[1:] |= run[1:] & ~run[:-1]
+        first[1:] |= run[1:] > run[:-1]
         starts = np.flatnonzero(first)
-        single = alone[starts]
-        ids = self._ids[units[starts[single]]]
+        single = alone.take(starts)
+        alone_at, run_at = np.flatnonzero(single), np.flatnonzero(~single)
+        codes = _codes(padded, starts.take(alone_at))
+        ids = self._ids.take(codes)
         if len(ids) and ids.min() < 0:
-            if not self._look_up(units[starts[single]][ids < 0]):
-                return self._by_parts(text)
-            ids = self._ids[units[starts[single]]]
+            if not self._look_up(codes[ids < 0]):
+                return self._by_parts(text, lines)
+            ids = self._ids.take(codes)
         last = run.copy()
-        last[:-1] &= ~run[1:]
-        begins = starts[~single]
+        last[:-1] = run[:-1] > run[1:]
         ends = np.flatnonzero(last) + 1
-        values, table = self._runs(data, units, begins, ends)
+        values, table = self._runs(data, padded, starts.take(run_at), ends)
         counts = np.ones(len(starts), np.int64)
-        counts[~single] = values & 0xFFFFFFFF
+        counts[run_at] = values & 0xFFFFFFFF
         after = np.cumsum(counts)
         tokens = np.empty(after[-1] if len(after) else 0, self.dtype)
-        tokens[after[single] - 1] = ids
-        _fill(tokens, (after - counts)[~single], values, table.pool)
-        before = np.searchsorted(starts, np.flatnonzero(kind & NEWLINE))
+        tokens[after.take(alone_at) - 1] = ids
+        _fill(tokens, (after - counts).take(run_at), values, table.pool)
+        before = np.searchsorted(starts, newlines)
         return tokens.tobytes(), np.diff(np.concatenate([[0], after])[before], prepend=0)
 
-    def _kind(self, units: npt.NDArray[Any], wide: bool) -> npt.NDArray[np.uint8]:
+    def _kind(self, data: bytes, units: Units) -> npt.NDArray[np.uint8]:
         assert self._kinds is not None
-        table = self._kinds
-        if not wide:
-            table = np.full(256, RUN, np.uint8)
-            table[:128] = self._kinds[:128]
-        found: npt.NDArray[np.uint8] = table[units]
+        if units.itemsize == 2:
+            found: npt.NDArray[np.uint8] = self._kinds.take(units)
+            return found
+        table = np.full(256, RUN, np.uint8)
+        table[:128] = self._kinds[:128]
+        found = np.frombuffer(data.translate(table.tobytes()), np.uint8).copy()
+        places = np.flatnonzero(units & 0xF0 == 0xE0)  # where three bytes make a character
+        kinds = self._kinds.take(_codes(units, places))
+        alone = np.flatnonzero(kinds & ALONE)
+        places = places.take(alone)
+        found[places], found[places + 1], found[places + 2] = kinds.take(alone), SPACE, SPACE
         return found
 
-    def _look_up(self, codes: npt.NDArray[Any]) -> bool:
+    def _look_up(self, codes: Units) -> bool:
         """Learns the ids of characters that stand alone, and gives back whether all do: those of
         several ids go into runs from now on."""
         assert self._kinds is not None
@@ -169,7 +182,7 @@ class Encoder:
     def _runs(
         self,
         data: bytes,
-        units: npt.NDArray[Any],
+        units: Units,
         starts: npt.NDArray[np.int64],
         ends: npt.NDArray[np.int64],
     ) -> tuple[npt.NDArray[np.int64], RunTable]:
@@ -181,54 +194,33 @@ class Encoder:
         table.make_room()
         first, second, values = table.find(units, starts, ends - starts)
         missing = np.flatnonzero(values == 0)
+        short = missing[(ends - starts)[missing] * step <= LONGEST]
+        if self._plain is not None and len(short):
+            letters = self._plain.letters(characters(first[short], second[short], units.dtype))
+            plain = (letters != ODD).all(1)
+            values[short[plain]] = table.store(*self._plain.ids(letters[plain]))
+            missing = missing[values[missing] == 0]
         if len(missing):
-            encoding = "utf-16-le" if step == 2 else "utf-8"
             begins, sizes = starts[missing] * step, (ends - starts)[missing] * step
             cuts = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-            runs = [data[a:b].decode(encoding) for a, b in cuts]
-            places = {run: at for at, run in enumerate(runs)}
-            found = self._remember(list(places))
-            short = [(at, run) for run, at in places.items() if sizes[at] <= LONGEST]
-            where = missing[[at for at, _ in short]]
-            table.add(first[where], second[where], [found[run] for _, run in short])
-            stored = dict(zip(found, table.store(list(found.values())).tolist(), strict=True))
-            values[missing] = [stored[run] for run in runs]
+            encoding = "utf-16-le" if step == 2 else "utf-8"
+            found = self._remember([data[a:b].decode(encoding) for a, b in cuts])
+            counts = np.fromiter(map(len, found), np.int64, len(found)) // self.dtype.itemsize
+            values[missing] = table.store(np.frombuffer(b"".join(found), self.dtype), counts)
+        table.add(first[short], second[short], values[short])
         return values, table
 
-    def _remember(self, runs: list[str]) -> dict[str, bytes]:
-        """The ids of different runs."""
+    def _remember(self, runs: list[str]) -> list[bytes]:
+        """The ids of runs that no table has."""
         if len(self._known) > MOST_RUNS:  # what is not used again until the next time is forgotten
             self._known, self._older = {}, self._known
         known, older = self._known, self._older
-        found: dict[str, bytes] = {}
-        others: list[str] = []
         for run in runs:
-            ids = known.get(run)
-            if ids is None and (ids := older.get(run)) is None:
-                ids = self._simple(run)
-            if ids is None:
-                others.append(run)
-            else:
-                found[run] = known[run] = ids
-        for run, ids in zip(others, self._grouped(others), strict=True):
-            found[run] = known[run] = ids
-        return found
-
-    def _simple(self, text: str) -> bytes | None:
-        """The ids of a run of plain words and signs; None if there is anything else in it."""
-        if self._plain is None:
-            return None
-        if text.isascii() and text.isalnum():
-            return self._plain.ids(text)
-        found = b""
-        for part in re.findall(r"[A-Za-z0-9]+|.", text, re.DOTALL) if self._signs else "":
-            ids = self._signs.get(part) or b""
-            if not ids and part.isascii() and part.isalnum():
-                ids = self._plain.ids(part)
-            if not ids:
-                return None
-            found += ids
-        return found or None
+            if run not in known and run in older:
+                known[run] = older[run]
+        new = list(dict.fromkeys(run for run in runs if run not in known))
+        known.update(zip(new, self._grouped(new), strict=True))
+        return [known[run] for run in runs]
 
     def _grouped(self, texts: list[str]) -> list[bytes]:
         """The ids of texts without spaces, many at a time with a mark between them, because each
@@ -261,6 +253,16 @@ def _batches(sentences: Sequence[str]) -> Iterator[Sequence[str]]:
         at = end
 
 
+def _codes(units: Units, places: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
+    """The numbers of characters, which are of one or three bytes in UTF-8."""
+    codes = units.take(places).astype(np.uint16)
+    if units.itemsize == 1:
+        long = np.flatnonzero(codes >= 0xE0)
+        second, third = (units.take(places.take(long) + n).astype(np.uint16) & 63 for n in (1, 2))
+        codes[long] = codes.take(long) << 12 | second << 6 | third
+    return codes
+
+
 def _fill(
     tokens: npt.NDArray[Any],
     starts: npt.NDArray[np.int64],
@@ -272,16 +274,15 @@ def _fill(
     counts, places = values & 0xFFFFFFFF, values >> 32
     number = 0
     while len(counts):
-        more = counts > number
-        if not more.all():
-            starts, counts, places = starts[more], counts[more], places[more]
-        tokens[starts + number] = pool[places + number]
+        more = np.flatnonzero(counts > number)
+        if len(more) < len(counts):
+            starts, counts, places = starts.take(more), counts.take(more), places.take(more)
+        tokens[starts + number] = pool.take(places + number)
         number += 1
 
 
-def character_kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8] | None:
-    """What each character is to this tokenizer; None when parts might not make up the whole."""
-    rules: dict[str, Any] = json.loads(tokenizer.engine.to_str())
+def character_kinds(rules: dict[str, Any]) -> npt.NDArray[np.uint8] | None:
+    """What each character is to a tokenizer; None when parts might not make up the whole."""
     cleaning = steps(rules["normalizer"], "normalizers")
     cutting = [step["type"] for step in steps(rules["pre_tokenizer"], "pretokenizers")]
     if not all(_is_local(step) for step in cleaning):
@@ -294,7 +295,7 @@ def character_kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8] | None:
         return None
     kinds = np.full(1 << 16, RUN, np.uint8)
     kinds[33:127] = CALM
-    kinds[32], kinds[10] = SPACE | CALM, SPACE | CALM | NEWLINE
+    kinds[[10, 32]] = SPACE | CALM
     if any(step.get("handle_chinese_chars") for step in cleaning):
         kinds[_HAN[0] : _HAN[1] + 1] = ALONE | CALM
     numbers = any(step["type"] == "Replace" for step in cleaning)
@@ -304,10 +305,10 @@ def character_kinds(tokenizer: Tokenizer) -> npt.NDArray[np.uint8] | None:
     return kinds
 
 
-def _only_lowers(tokenizer: Tokenizer) -> bool:
+def _only_lowers(rules: dict[str, Any]) -> bool:
     """Whether capitals of ASCII may be made small before anything else is cleaned. Where
     characters are composed (NFC) they may not: some letters have a composed form in one case."""
-    cleaning = steps(json.loads(tokenizer.engine.to_str())["normalizer"], "normalizers")
+    cleaning = steps(rules["normalizer"], "normalizers")
     return [step["type"] for step in cleaning] == ["BertNormalizer"] and cleaning[0]["lowercase"]
 
 

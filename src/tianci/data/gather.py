@@ -7,7 +7,7 @@ from typing import Any
 
 from tianci.data.documents import Document
 from tianci.data.piece import EXAMPLES, Fault, Piece, Rules
-from tianci.data.survey import Survey, digest, documents_of, short
+from tianci.data.survey import Content, Survey, content
 
 # Bytes of text per shard: some 50 shards, so that all cores have work to the end, but neither tiny
 # ones nor such as do not fit into memory beside each other.
@@ -50,40 +50,39 @@ class Gather:
             sizes[split] = 0
             return piece
 
-        for number, document in enumerate(documents_of(self.survey.sources, self.survey.field)):
-            value, size = digest(document)
-            code = short(value)
-            if self._is_dropped(number, code, document):
+        for number, found in enumerate(self.survey.again()):
+            if self._is_dropped(number, found):
                 continue
-            if self.survey.repeated and self._without_repeats(document):
-                value, size = digest(document)
-            split = "held" if code <= self.survey.held_below else "train"
-            pieces[split].documents.append(document)
+            split = "held" if found.short <= self.survey.held_below else "train"
+            document = self._without_repeats(found) if self.survey.repeated else found
+            pieces[split].add(document)
             place = f"{document.file}\0{document.line}\0{document.free:d}\0"
-            keys[split] += value + place.encode("utf-8", "surrogateescape")
-            sizes[split] += size
+            keys[split] += document.value + place.encode("utf-8", "surrogateescape")
+            sizes[split] += len(document.text)
             # many documents of a few characters weigh by their number
-            if sizes[split] + 200 * len(pieces[split].documents) >= self.size:
+            if sizes[split] + 200 * len(pieces[split].places) >= self.size:
                 yield hand_out(split)
         for split in made:
-            if pieces[split].documents:
+            if pieces[split].places:
                 yield hand_out(split)
 
-    def _is_dropped(self, number: int, code: int, document: Document) -> bool:
+    def _is_dropped(self, number: int, found: Content) -> bool:
         """Whether a document is an unwanted copy; notes copies and where their originals are."""
-        if not document.lines or not self.survey.is_copy(number):
+        code = found.short
+        if not found.length or not self.survey.is_copy(number):
             if code in self.survey.copied:
-                self._originals[code] = f"{document.file}, line {document.line}"
+                self._originals[code] = f"{found.file}, line {found.line}"
             return False
-        self.copies.add(document.file, document.line, document.lines[0])
+        self.copies.add(found.file, found.line, found.lines()[0])
         if self.copies.count <= EXAMPLES:
             self.copies.examples[-1]["copy_of"] = self._originals.get(code, "")
         return self.dedupe
 
-    def _without_repeats(self, document: Document) -> bool:
+    def _without_repeats(self, found: Content) -> Content:
         """Notes lines that come too often; empties all but the first when they are not wanted."""
+        lines = found.lines()
         changed = False
-        for at, line in enumerate(document.lines):
+        for at, line in enumerate(lines):
             code = hash(line)
             if code not in self.survey.repeated:
                 continue
@@ -93,9 +92,9 @@ class Gather:
                 self._seen.add(code)
                 if times >= self._shown:
                     fault = Fault()
-                    fault.add(document.file, document.line + (0 if document.free else at), line)
+                    fault.add(found.file, found.line + (0 if found.free else at), line)
                     self.repeats[code] = {**fault.examples[0], "times": times}
             elif self.dedupe:
-                document.lines[at] = ""  # not removed, so that line numbers stay right
+                lines[at] = ""  # not removed, so that line numbers stay right
                 changed = True
-        return changed
+        return content(Document(found.file, found.line, lines, found.free)) if changed else found

@@ -17,6 +17,7 @@ from tianci.data import scripts
 from tianci.data.corpus import BORDER, finished_shard, write_shard
 from tianci.data.documents import Document
 from tianci.data.encoder import Encoder
+from tianci.data.survey import Content
 from tianci.data.words import WordStarts
 from tianci.text.tokenizer import Tokenizer
 
@@ -33,28 +34,29 @@ class Piece:
     split: str
     number: int
     key: str = ""
-    documents: list[Document] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)
+    # file, line, number of lines, and whether they are paragraphs
+    places: list[tuple[str, int, int, bool]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return f"{self.split}-{self.number:05d}-{self.key[:8]}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # one text instead of many lines makes the way to a worker several times as fast
-        text = "\n".join([line for document in self.documents for line in document.lines])
-        places = [(d.file, d.line, len(d.lines), d.free) for d in self.documents]
-        return _unpacked, (self.split, self.number, self.key, text, places)
+    def add(self, found: Content) -> None:
+        """Takes in a document."""
+        self.texts.append(found.text)
+        self.places.append((found.file, found.line, found.length, found.free))
 
-
-def _unpacked(
-    split: str, number: int, key: str, text: str, places: list[tuple[str, int, int, bool]]
-) -> Piece:
-    lines, at = text.split("\n"), 0
-    documents = []
-    for file, line, count, free in places:
-        documents.append(Document(file, line, lines[at : at + count], free))
-        at += count
-    return Piece(split, number, key, documents)
+    def unpack(self) -> list[Document]:
+        """The documents, made again from their texts, which are let go."""
+        documents = []
+        # one by one, for a single rare character would make all of a joined text several times
+        # as large
+        for text, (file, line, length, free) in zip(self.texts, self.places, strict=True):
+            lines = text.decode("utf-8", "surrogatepass").split("\n") if length else []
+            documents.append(Document(file, line, lines, free))
+        self.texts = []
+        return documents
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,10 @@ def encode_piece(
     piece: Piece, encoder: Encoder, rules: Rules, words: WordStarts | None
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The files of a shard and what is to be known about it; depends on the arguments only."""
+    documents = piece.unpack()
     sentences: list[str] = []
     counts: list[int] = []
-    for document in piece.documents:
+    for document in documents:
         found = document.sentences()
         sentences += found
         counts.append(len(found))
@@ -122,8 +125,8 @@ def encode_piece(
         "unknown": 0 if unknown is None else int((tokens == unknown).sum()),
         "sentence_lengths": histogram(stored),
         "document_lengths": histogram(np.diff(borders[first_sentences])),
-        "scripts": script_lines(piece.documents),
-        **_document_faults(piece, sentences, counts, kept, rules.unbroken),
+        "scripts": script_lines(documents),
+        **_document_faults(documents, sentences, counts, kept, rules.unbroken),
     }
     return files, info
 
@@ -136,7 +139,7 @@ def histogram(lengths: npt.NDArray[np.int64]) -> list[int]:
 
 
 def _document_faults(
-    piece: Piece,
+    documents: list[Document],
     sentences: list[str],
     counts: list[int],
     kept: npt.NDArray[np.int64],
@@ -146,11 +149,11 @@ def _document_faults(
     sizes = np.fromiter(map(len, sentences), np.int64, len(sentences))
     ends = np.cumsum(counts)
     for at in np.flatnonzero(kept == 0).tolist():
-        document = piece.documents[at]
+        document = documents[at]
         empty.add(document.file, document.line, "".join(document.lines[:1]))
     too_long = np.flatnonzero(sizes >= unbroken)
     for at in dict.fromkeys(np.searchsorted(ends, too_long, "right").tolist()):
-        document = piece.documents[at]
+        document = documents[at]
         worst = max(document.sentences(), key=len)
         long.add(document.file, document.line, worst)
     return {"empty": empty.table(), "unbroken": long.table()}

@@ -1,76 +1,138 @@
 """The ids of plain English words without the engine: the longest piece first (WordPiece).
 
 Only for words of ASCII letters and digits, where nothing but capitals can be cleaned, and only for
-tokenizers whose rules say so. The engine's own way costs three times as much for a single word.
+tokenizers whose rules say so. Many words are cut at once: all walk through one tree of pieces in
+step, a letter at a time, and each goes back to the end of its last whole piece where no piece goes
+on. The engine's own way costs ten times as much for a word.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+import string
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tianci.text.tokenizer import Tokenizer
+Letters = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
 
-HEAD = 4  # characters that tell how long a piece may be
+ODD = 255  # what is neither a letter nor a digit
+MOST_CELLS = 1 << 24  # of a tree, 64 MB; larger vocabularies are left to the engine
+_FIRST, _LATER = 1, 2  # roots of pieces that begin a word and of others; node 0 is a dead end
 
 _UNCHANGED = {"NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase", "BertNormalizer"}
 _UNCUT = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Punctuation"}
 
 
 class PlainWords:
-    """Looks words up piece by piece; made by `plain_words`."""
+    """Cuts words into pieces; made by `plain_words`."""
 
-    def __init__(self, model: dict[str, Any], lower: bool, dtype: np.dtype[Any]):
-        prefix = model["continuing_subword_prefix"]
-        data: dict[str, bytes] = {
-            piece: dtype.type(id).tobytes() for piece, id in model["vocab"].items()
-        }
-        self._first = data
-        self._later = {p[len(prefix) :]: d for p, d in data.items() if p.startswith(prefix)}
-        self._unknown: bytes = data[model["unk_token"]]
-        self._reach = [_reach(pieces) for pieces in (self._first, self._later)]
-        self._most: int = model["max_input_chars_per_word"]
-        self._lower = lower
+    def __init__(self, numbers: Letters, cells: npt.NDArray[np.int32], unknown: int, most: int):
+        self._numbers = numbers
+        self._cells = cells
+        self._row = _row(numbers)
+        self._unknown = unknown
+        self._most = most
 
-    def ids(self, word: str) -> bytes:
-        """The ids of one word of ASCII letters and digits."""
-        if self._lower:
-            word = word.lower()
-        size = len(word)
-        if size > self._most:
-            return self._unknown
-        found = b""
-        start, pieces, reach = 0, self._first, self._reach[0]
-        while start < size:
-            end = start + reach.get(word[start : start + HEAD], HEAD - 1)
-            if end > size:
-                end = size
-            while end > start:
-                if (piece := pieces.get(word[start:end])) is not None:
-                    break
-                end -= 1
-            else:
-                return self._unknown
-            found += piece
-            start, pieces, reach = end, self._later, self._reach[1]
-        return found
+    def letters(self, characters: npt.NDArray[Any]) -> Letters:
+        """The numbers of characters, a word per row; `ODD` where a word is not plain, 0 behind its
+        end."""
+        return _letters(characters, self._numbers)
+
+    def ids(self, letters: Letters) -> tuple[npt.NDArray[np.int32], Numbers]:
+        """The ids of plain words in a row, and how many each word has."""
+        count, width = letters.shape
+        flat = letters.ravel()
+        found = np.zeros((count, width), np.int32)
+        counts = np.zeros(count, np.int64)
+        word = np.arange(count)
+        at = word * width
+        node = np.full(count, _FIRST * self._row)
+        whole = np.zeros(count, np.int64)  # where the longest piece so far ends
+        best = np.full(count, -1, np.int32)  # and its id
+        while len(word):
+            node = self._cells.take(node + flat.take(at)).astype(np.int64)
+            at += 1
+            stuck = np.flatnonzero(node == 0)
+            if len(stuck):
+                words, ids, ends = word.take(stuck), best.take(stuck), whole.take(stuck)
+                found[words, counts.take(words)] = ids
+                counts[words] += 1
+                at[stuck], node[stuck], best[stuck] = ends, _LATER * self._row, -1
+                bad = ids < 0
+                over = bad | (flat.take(ends) == 0)
+                if over.any():
+                    found[words[bad], 0], counts[words[bad]] = self._unknown, 1
+                    going = np.ones(len(word), np.bool_)
+                    going[stuck[over]] = False
+                    kept = np.flatnonzero(going)
+                    word, at, node = word.take(kept), at.take(kept), node.take(kept)
+                    whole, best = whole.take(kept), best.take(kept)
+            ids = self._cells.take(node + (self._row - 1))
+            new = np.flatnonzero(ids)
+            whole[new], best[new] = at.take(new), ids.take(new) - 1
+        if width > self._most:
+            long = np.count_nonzero(letters, 1) > self._most
+            found[long, 0], counts[long] = self._unknown, 1
+        return found[np.arange(width) < counts[:, None]], counts
 
 
-def _reach(pieces: Iterable[str]) -> dict[str, int]:
-    """How long a piece can be that begins with these few characters."""
-    longest: dict[str, int] = {}
-    for piece in pieces:
-        head = piece[:HEAD]
-        longest[head] = max(longest.get(head, 0), len(piece))
-    return longest
+def _numbers(lower: bool) -> Letters:
+    """A number for each character of plain words; a capital has that of its small letter where
+    capitals do not matter."""
+    small, large = string.digits + string.ascii_lowercase, string.ascii_uppercase
+    numbers = np.full(256, ODD, np.uint8)
+    numbers[0] = 0
+    numbers[list(small.encode())] = np.arange(1, len(small) + 1)
+    numbers[list(large.encode())] = (
+        numbers[list(large.lower().encode())] if lower else len(small) + 1 + np.arange(len(large))
+    )
+    return numbers
 
 
-def plain_words(tokenizer: Tokenizer, dtype: np.dtype[Any]) -> PlainWords | None:
-    """The short way for plain words, if the tokenizer's rules allow it."""
-    rules: dict[str, Any] = json.loads(tokenizer.engine.to_str())
+def _letters(characters: npt.NDArray[Any], numbers: Letters) -> Letters:
+    found = np.zeros((len(characters), characters.shape[1] + 1), np.uint8)
+    found[:, :-1] = numbers[np.minimum(characters, ODD)]
+    return found
+
+
+def _row(numbers: Letters) -> int:
+    """Cells of a node: one for each number, and one for an id."""
+    return int(numbers[numbers != ODD].max()) + 2
+
+
+def _tree(
+    vocabulary: dict[str, int], prefix: str, numbers: Letters
+) -> npt.NDArray[np.int32] | None:
+    """The nodes of a tree of pieces, a row of cells for each: by letter where the row of the next
+    node begins, and last the id of the piece that ends here, plus 1. None if it is too large."""
+    pieces = [(_FIRST, piece, id) for piece, id in vocabulary.items()]
+    pieces += [(_LATER, p[len(prefix) :], id) for _, p, id in pieces if p.startswith(prefix)]
+    pieces = [(root, p, id) for root, p, id in pieces if p.isascii() and p.isalnum()]
+    if numbers[ord("A")] == numbers[ord("a")]:  # then words are in small letters
+        pieces = [(root, p, id) for root, p, id in pieces if p == p.lower()]
+    texts = np.array([p.encode() for _, p, _ in pieces] or [b"\0"], np.bytes_)[: len(pieces)]
+    letters = _letters(texts.view(np.uint8).reshape(len(texts), texts.itemsize), numbers)
+    node = np.array([root for root, _, _ in pieces], np.int64)
+    row, nodes = _row(numbers), _LATER + 1
+    keys = []
+    for depth in range(letters.shape[1]):
+        longer = np.flatnonzero(letters[:, depth])
+        new, which = np.unique(node[longer] * row + letters[longer, depth], return_inverse=True)
+        keys.append(new)
+        node[longer] = nodes + which
+        nodes += len(new)
+    if nodes * row > MOST_CELLS:
+        return None
+    cells = np.zeros(nodes * row, np.int32)
+    cells[np.concatenate(keys)] = np.arange(_LATER + 1, nodes) * row
+    cells[node * row + row - 1] = np.array([id + 1 for _, _, id in pieces], np.int32)
+    return cells
+
+
+def plain_words(rules: dict[str, Any]) -> PlainWords | None:
+    """The short way for plain words, if the rules of a tokenizer (its tokenizer.json) allow it."""
     model = rules["model"]
     cleaning = steps(rules["normalizer"], "normalizers")
     cutting = steps(rules["pre_tokenizer"], "pretokenizers")
@@ -85,7 +147,12 @@ def plain_words(tokenizer: Tokenizer, dtype: np.dtype[Any]) -> PlainWords | None
     ):
         return None
     lower = any(s["type"] == "Lowercase" or s.get("lowercase") for s in cleaning)
-    return PlainWords(model, lower, dtype)
+    numbers = _numbers(lower)
+    cells = _tree(model["vocab"], model["continuing_subword_prefix"], numbers)
+    if cells is None:
+        return None
+    unknown = model["vocab"][model["unk_token"]]
+    return PlainWords(numbers, cells, unknown, model["max_input_chars_per_word"])
 
 
 def steps(rule: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:

@@ -94,7 +94,7 @@ def prepare(
             rules = Rules(_store_tokenizer(vocabulary, out), settings.words, settings.unbroken)
             gather = Gather(seen, rules, settings.dedupe)
             shards = _encode(gather, out, rules, staff, quiet)
-        result = _finish(out, shards, gather, settings, len(vocabulary))
+            result = _finish(out, shards, gather, settings, len(vocabulary))
     seconds = time.perf_counter() - started
     return {
         **result,

@@ -17,6 +17,7 @@ Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
 
 LONGEST = 16  # bytes of a run
+MOST_IDS = 1 << 22  # in the pool, those of runs that found no free place among them
 PADDING = bytes(LONGEST)  # behind a text, so that the last run can be read whole
 _FACTORS = tuple(np.uint64(f) for f in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
 # which bits of the first and of the second 8 bytes belong to a run of so many bytes
@@ -50,46 +51,45 @@ class RunTable:
         # 8 bytes from each unit on; copied, because numpy is slow with numbers at odd addresses
         windows = np.ascontiguousarray(np.ndarray((count,), "<u8", units.data, strides=(step,)))
         sizes = np.minimum(lengths * step, LONGEST)
-        first = windows[starts] & _MASKS[0][sizes]
-        second = windows[starts + 8 // step] & _MASKS[1][sizes]
+        first = windows.take(starts) & _MASKS[0].take(sizes)
+        second = windows.take(starts + 8 // step) & _MASKS[1].take(sizes)
         slots = self._slots(first, second)
-        hit = (self._first[slots] == first) & (self._second[slots] == second)
+        hit = (self._first.take(slots) == first) & (self._second.take(slots) == second)
         hit &= lengths * step <= LONGEST
-        return first, second, np.where(hit, self._values[slots], 0)
+        return first, second, self._values.take(slots) * hit
 
     def make_room(self) -> None:
         """Forgets everything when too much is remembered; values found before no longer hold."""
-        if self._taken > self._most:
+        if self._taken > self._most or self._end > MOST_IDS:
             self._first[:] = 0
             self._second[:] = 0
             self._taken, self._end = 0, 1
 
-    def add(self, first: Numbers, second: Numbers, ids: list[bytes]) -> None:
-        """Remembers runs, as far as there is room, that are not known yet."""
-        slots = self._slots(first, second)
-        _, which = np.unique(slots, return_index=True)
-        which = which[self._first[slots[which]] == 0]
-        chosen = [ids[at] for at in which.tolist()]
-        slots = slots[which]
-        self._first[slots], self._second[slots] = first[which], second[which]
-        self._values[slots] = self.store(chosen, keep=True)
-        self._taken += len(chosen)
-
-    def store(self, ids: list[bytes], keep: bool = False) -> Places:
-        """Puts ids into the pool and gives back their values; others may overwrite what is not
-        kept."""
-        data = np.frombuffer(b"".join(ids), self.pool.dtype)
-        while self._end + len(data) > len(self.pool):
+    def store(self, ids: npt.NDArray[Any], counts: Places) -> Places:
+        """Puts the ids of runs into the pool and gives back the values of the runs."""
+        while self._end + len(ids) > len(self.pool):
             self.pool = np.concatenate([self.pool, np.zeros_like(self.pool)])
-        counts = np.fromiter(map(len, ids), np.int64, len(ids)) // self.pool.itemsize
+        self.pool[self._end : self._end + len(ids)] = ids
         places = self._end + np.cumsum(counts) - counts
-        self.pool[self._end : self._end + len(data)] = data
-        if keep:
-            self._end += len(data)
+        self._end += len(ids)
         return places << 32 | counts
+
+    def add(self, first: Numbers, second: Numbers, values: Places) -> None:
+        """Remembers runs that are not known yet, as far as their places are free."""
+        slots, which = np.unique(self._slots(first, second), return_index=True)
+        free = self._first[slots] == 0
+        slots, which = slots[free], which[free]
+        self._first[slots], self._second[slots] = first[which], second[which]
+        self._values[slots] = values[which]
+        self._taken += len(slots)
 
     def _slots(self, first: Numbers, second: Numbers) -> Places:
         mixed = first * _FACTORS[0] + second * _FACTORS[1]
         mixed ^= mixed >> np.uint64(32)
         mixed *= _FACTORS[2]
         return (mixed >> self._shift).view(np.int64)
+
+
+def characters(first: Numbers, second: Numbers, unit: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The units of runs of up to 16 bytes, a run per row, with zeros behind its end."""
+    return np.stack([first, second], 1).astype("<u8").view(unit)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +22,36 @@ from tianci.data.repeats import DocumentHashes, FrequentLines, first_flags, flag
 
 FEWEST_HELD, MOST_HELD = 20, 2000
 EXAMPLES = 5
+MOST_KEPT = 64_000_000  # bytes of documents in memory; of a larger text all is read twice
+OVERHEAD = 250  # bytes for each of them besides its text
 
 Progress = Callable[[int], object]
+
+
+class Content(NamedTuple):
+    """A document in few bytes: where it was found, its text in UTF-8 and a hash of it."""
+
+    file: str
+    line: int
+    length: int  # in lines
+    free: bool
+    text: bytes
+    value: bytes  # never changes for the same text
+
+    @property
+    def short(self) -> int:
+        """The 8 bytes by which copies are found and held-out documents are chosen."""
+        return int.from_bytes(self.value[:8], "little")
+
+    def lines(self) -> list[str]:
+        return self.text.decode("utf-8", "surrogatepass").split("\n") if self.length else []
+
+
+def content(document: Document) -> Content:
+    """What is kept of a document."""
+    text = "\n".join(document.lines).encode("utf-8", "surrogatepass")
+    value = hashlib.blake2b(text, digest_size=16).digest()
+    return Content(document.file, document.line, len(document.lines), document.free, text, value)
 
 
 @dataclass
@@ -39,21 +69,18 @@ class Survey:
     # hash of a line -> how often it came
     repeated: dict[int, int] = dataclasses.field(default_factory=dict)
     held_below: int = -1  # documents with a hash up to this one are held out
+    kept: deque[Content] | None = dataclasses.field(default_factory=deque)  # if the text is short
 
     def is_copy(self, number: int) -> bool:
         """Whether a document came before, by its number in the stream."""
         return self.copy_count > 0 and flagged(self.copies, number)
 
-
-def digest(document: Document) -> tuple[bytes, int]:
-    """A hash of a document's text that never changes, and its size in UTF-8."""
-    data = "\n".join(document.lines).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=16).digest(), len(data)
-
-
-def short(value: bytes) -> int:
-    """The 8 bytes by which copies are found and held-out documents are chosen."""
-    return int.from_bytes(value[:8], "little")
+    def again(self) -> Iterator[Content]:
+        """All documents for the second time, from memory or from their files."""
+        if self.kept is None:
+            yield from map(content, documents_of(self.sources, self.field))
+        while self.kept:
+            yield self.kept.popleft()
 
 
 def documents_of(
@@ -77,11 +104,15 @@ def survey(
     lines = FrequentLines()
     with DocumentHashes() as hashes:
         for document in documents_of(sources, field, progress):
-            value, size = digest(document)
-            hashes.add(short(value))
+            found = content(document)
+            hashes.add(found.short)
             lines.add(document.lines)
             result.characters += sum(map(len, document.lines))
-            result.bytes += size
+            result.bytes += len(found.text)
+            if result.kept is not None:
+                result.kept.append(found)
+                if result.bytes + OVERHEAD * hashes.count > MOST_KEPT:
+                    result.kept = None
         result.documents = hashes.count
         result.copies = hashes.later_copies()
         result.copy_count = int(np.bitwise_count(result.copies).sum())

@@ -28,6 +28,8 @@ from tianci.errors import UserError
 
 # from an item to a function that waits for the disk, if need be, and gives the answer
 Work = Callable[[Any], Callable[[], Any]]
+# glibc gives large blocks back to the system, which has to zero them anew for the next batch
+KEEP_FREED = {"MALLOC_TRIM_THRESHOLD_": str(1 << 24), "MALLOC_MMAP_THRESHOLD_": str(1 << 23)}
 AT_ONCE = 2  # items in the hands of a worker: one is written while the other is worked on
 
 
@@ -44,7 +46,7 @@ class Worker:
             [sys.executable, "-c", f"import {module}, tianci.data.workers as w; w.serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **one, "PYTHONPATH": paths},
+            env={**KEEP_FREED, **os.environ, **one, "PYTHONPATH": paths},
         )
         self._sending = Lock()
         self._answered = Event()  # whatever was asked last
@@ -75,11 +77,15 @@ class Worker:
             raise value
         return value
 
-    def close(self) -> None:
+    def dismiss(self) -> None:
         """Lets the worker go; it ends when it sees that nothing more comes."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):  # what could not be sent to a dead worker
-                cast(BinaryIO, pipe).close()
+        with suppress(OSError):  # what could not be sent to a dead worker
+            cast(BinaryIO, self._process.stdin).close()
+
+    def close(self) -> None:
+        """Waits until the worker has ended."""
+        self.dismiss()
+        cast(BinaryIO, self._process.stdout).close()
         self._process.wait()
 
     def _send(self, item: bytes) -> None:
@@ -166,7 +172,7 @@ class Staff:
     ) -> Generator[Any, None, None]:
         """The answers to all items, in the order of the items, whichever worker was faster.
 
-        Few items wait, so memory does not grow with the text.
+        Few items wait, so memory does not grow with the text. The workers go after the last one.
         """
         if not self._workers:
             work = make(*arguments)
@@ -199,3 +205,5 @@ class Staff:
                 yield waiting.popleft().result()
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
+            for worker in self._workers:
+                worker.dismiss()
