@@ -142,6 +142,13 @@ def test_a_pickled_model_without_a_name_of_its_activation(tmp_path: Path, value:
     assert command("convert", tmp_path / "old", tmp_path / "new") == 2
 
 
+def test_a_pickled_model_that_leaves_the_usual_to_the_reader(tmp_path: Path) -> None:
+    examples.pickled(tmp_path / "old")
+    change(tmp_path / "old" / "config.json", lambda config: config.update(layer_norm_eps=None))
+    assert command("convert", tmp_path / "old", tmp_path / "new") == 0
+    assert checkpoint.read(tmp_path / "new").model.config.norm_eps == 1e-12
+
+
 def test_half_a_character_in_a_tokenizer(tmp_path: Path) -> None:
     examples.tokenizer("bpe")(tmp_path)
     file = tmp_path / "tokenizer.json"

@@ -22,7 +22,8 @@ def bert_outputs(
 ) -> dict[str, Tensor]:
     """Last hidden states, and masked and next-sentence logits where there are tensors for them."""
     act = activation(config.get("hidden_act", "gelu"))
-    eps = config.get("layer_norm_eps", 1e-12)
+    eps = config.get("layer_norm_eps")
+    eps = 1e-12 if eps is None else eps  # null means the usual one, as where models are read
 
     def get(name: str) -> Tensor:
         return tensors[name].double()
