@@ -35,55 +35,59 @@ def corrupt(goal: Masked, text: str, rng: object, sequence: list[int] | None = N
 TEXT = "[CLS] play ##ing 我 有 [SEP]"  # words: [CLS], play ##ing, 我, 有, [SEP]
 
 
-def passing(rate: float, *passed: int) -> list[float]:
-    """The dice that pass over so many tokens before each hit."""
-    return [(n + 0.5) * -math.log1p(-rate) for n in passed]
-
-
-def test_words_are_chosen_by_their_first_token() -> None:
-    hits = passing(0.5, 1, 1, 9)  # tokens 1 and 3: play and 我
+def test_each_sequence_gets_its_share() -> None:
+    # half of three words: two of them, as the first die says; then which ones
     how = [0.85, 0.79]  # "playing" becomes random, 我 [MASK]
     dog, cat = (VOCABULARY.index(t) - 5 for t in ("dog", "cat"))
-    hidden = corrupt(Masked(rate=0.5), TEXT, Dice(hits, how, [dog, cat]))
+    hidden = corrupt(Masked(rate=0.5), TEXT, Dice([0.6], [0.1, 0.5], how, [dog, cat]))
     assert hidden.tokens.tolist() == ids("[CLS] dog cat [MASK] 有 [SEP]")
     assert hidden.chosen.tolist() == [False, True, True, True, False, False]
     assert hidden.places.tolist() == [1, 2, 3]
 
-    # [CLS], ##ing, 有 and [SEP]: only 有 begins a word of the text
-    hidden = corrupt(Masked(rate=0.5), TEXT, Dice(passing(0.5, 0, 1, 1, 0, 9), [0.0], []))
+    hidden = corrupt(Masked(rate=0.5), TEXT, Dice([0.4], [0.9], [0.0], []))  # or one
     assert hidden.tokens.tolist() == ids("[CLS] play ##ing 我 [MASK] [SEP]")
     assert hidden.places.tolist() == [4]
 
+    # two sequences of four words: one and two of them, whatever the other has
+    text = "[CLS] 我 你 他 的 [SEP] [CLS] 我 你 他 的 [SEP]"
+    dice = Dice([0.1, 0.9], [0.3, 0.99, 0.0], [0.0] * 3, [])
+    hidden = corrupt(Masked(rate=0.3), text, dice, [0] * 6 + [1] * 6)
+    assert hidden.tokens.tolist() == ids(
+        "[CLS] 我 [MASK] 他 的 [SEP] [CLS] [MASK] 你 他 [MASK] [SEP]"
+    )
+
+
+def test_no_word_is_taken_twice() -> None:
+    # both want 我; the one that loses draws again, meets it once more, and gets 有
+    dice = Dice([0.6], [0.5, 0.5], [0.4], [0.9], [0.0] * 2, [])
+    hidden = corrupt(Masked(rate=0.5), TEXT, dice)
+    assert hidden.tokens.tolist() == ids("[CLS] play ##ing [MASK] [MASK] [SEP]")
+
+
+def test_high_rates_draw_what_is_left_out() -> None:
+    hidden = corrupt(Masked(rate=0.75), TEXT, Dice([0.5], [0.9], [0.0] * 2, []))
+    assert hidden.tokens.tolist() == ids("[CLS] [MASK] [MASK] [MASK] 有 [SEP]")
+
 
 def test_chosen_word_may_stay() -> None:
-    hidden = corrupt(Masked(rate=0.25), TEXT, Dice(passing(0.25, 3, 9), [0.9], []))
+    hidden = corrupt(Masked(rate=0.25), TEXT, Dice([0.5], [0.4], [0.9], []))
     assert hidden.tokens.tolist() == ids(TEXT)
     assert hidden.chosen.tolist() == [False, False, False, True, False, False]
 
 
-def test_dice_go_on_until_the_end() -> None:
-    # too few passes for the tokens: more are drawn, and counted from the last hit on
-    dice = Dice(passing(0.25, 1, 0), passing(0.25, 0, 9), [0.0] * 2, [])
-    hidden = corrupt(Masked(rate=0.25), TEXT, dice)
-    assert hidden.tokens.tolist() == ids("[CLS] [MASK] [MASK] [MASK] 有 [SEP]")
-
-
 def test_a_sequence_begins_a_word() -> None:
     # the piece at the beginning of the second sequence is no part of the last word of the first
-    text = "我 play ##ing ##ed"
-    dice = Dice(passing(0.25, 1, 9), [0.0], [])
-    hidden = corrupt(Masked(rate=0.25), text, dice, [0, 0, 1, 1])
+    dice = Dice([0.6, 0.8], [0.9, 0.0], [0.0, 0.95], [])
+    hidden = corrupt(Masked(rate=0.25), "我 play ##ing ##ed", dice, [0, 0, 1, 1])
     assert hidden.tokens.tolist() == ids("我 [MASK] ##ing ##ed")
-    dice = Dice(passing(0.25, 2, 9), [0.0], [])
-    hidden = corrupt(Masked(rate=0.25), text, dice, [0, 0, 1, 1])
-    assert hidden.tokens.tolist() == ids("我 play [MASK] [MASK]")
+    assert hidden.places.tolist() == [1, 2, 3]
 
 
 def test_span_hides_neighbours() -> None:
-    # spans begin at 我, 他 and 中; 他 and 我 are hit, one of 他 们 stays, 们 is no beginning
+    # spans begin at 我, 他 and 中; the first two are chosen, one of their words stays
     text = "我 你 他 们 中 国"
     new = [0.1, 0.9, 0.1, 0.9, 0.1, 0.9]
-    dice = Dice(new, passing(0.4, 0, 1, 0, 9), [0.0, 0.1, 0.95, 0.2], [])
+    dice = Dice(new, [0.9], [0.0, 0.5], [0.0, 0.1, 0.95, 0.2], [])
     hidden = corrupt(Masked(rate=0.4, span=2), text, dice)
     assert hidden.tokens.tolist() == ids("[MASK] [MASK] 他 [MASK] 中 国")
     assert hidden.places.tolist() == [0, 1, 2, 3]
@@ -246,12 +250,12 @@ def test_words_of_mixed_text(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("span", [0.0, 3.0])
 @pytest.mark.parametrize("rate", [0.02, 0.15, 0.6, 0.9])
-def test_words_are_chosen_independently(rate: float, span: float) -> None:
-    # each word as often as the next, and (without spans) neighbours know nothing of each other
+def test_each_word_is_as_likely_as_the_next(rate: float, span: float) -> None:
     tokens, first, special, starts = random_batch(11, 40)
     word = np.cumsum(starts | special | np.r_[True, special[:-1]]) - 1
     begins = np.flatnonzero(np.diff(word, prepend=-1))
     free = ~special[begins]
+    owner = np.searchsorted(first, begins, side="right")[free]
     rng, rounds = np.random.default_rng(6), 800
     seen = np.zeros((rounds, len(begins)), bool)
     for number in range(rounds):
@@ -261,5 +265,10 @@ def test_words_are_chosen_independently(rate: float, span: float) -> None:
     assert not seen[:, ~free].any()
     share = seen[:, free].mean(0)
     assert np.abs(share - rate).max() < 5 * math.sqrt(rate * (1 - rate) / rounds)
-    both = (seen[:, 1:] & seen[:, :-1]).mean(0)[free[1:] & free[:-1]].mean()
-    assert (both > 1.2 * rate**2 and both > rate**2 + 0.01) == bool(span) or rate == 0.9
+    if not span:  # and each sequence has its share, up or down to a whole number
+        counts = np.array([np.bincount(owner, row) for row in seen[:, free]])
+        wanted = rate * np.bincount(owner)
+        assert (np.abs(counts - wanted) < 1).all()
+    elif rate < 0.5:
+        both = (seen[:, 1:] & seen[:, :-1]).mean(0)[free[1:] & free[:-1]].mean()
+        assert both > 2 * rate**2  # neighbours are hidden together

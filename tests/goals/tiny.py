@@ -73,8 +73,3 @@ class Dice:
         assert value.shape == (() if size is None else (size,))
         assert ((value >= low) & (value < high)).all()
         return value
-
-    def standard_exponential(self, size: int) -> Any:
-        value = np.array(self.values.pop(0))  # who asks takes a few more than needed
-        assert value.shape[0] <= size
-        return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -69,7 +68,7 @@ class Masked(Goal):
         ordinary: NDArray[Any],
         rng: np.random.Generator,
     ) -> Corrupted:
-        """Chooses words, each with the probability `rate`, and hides them.
+        """Chooses words, of each sequence its share, and hides them.
 
         `first` says where sequences begin, `starts` (T,) is True where a word begins, `ordinary`
         holds the ids a random token is drawn from. A word is hidden as a whole, in one way.
@@ -86,9 +85,10 @@ class Masked(Goal):
             rows[:-1] |= starts & new if self.whole_words else new
         begins[:-1] |= starts if self.whole_words else True
 
-        # who is hit by its first token is chosen: from here on only these count, a seventh of all
-        at = _every(len(tokens), self.rate, rng)
-        at = at[rows[at] & ~special[at]]
+        words = np.flatnonzero(rows[:-1] & ~special)
+        borders = np.append(np.searchsorted(words, first), len(words))
+        # from here on only what is hidden counts, a seventh of all
+        at = words[_shares(borders, self.rate, rng)]
         sizes = _to_the_next(at, rows)
         places = _spread(at, sizes)
         if self.span:  # each word of a row has a die of its own
@@ -115,26 +115,28 @@ class Masked(Goal):
         )
 
 
-def _every(count: int, rate: float, rng: np.random.Generator) -> Ids:
-    """Of so many things each with the probability `rate`, in order.
+def _shares(borders: Ids, rate: float, rng: np.random.Generator) -> Ids:
+    """Of the things between each two borders a share at random, in order.
 
-    Drawn is how many are passed over from one to the next: a seventh of the dice.
+    Exactly so many as the rate says, up or down to a whole number by chance; each with the same
+    probability. Equal shares are learned from faster than independent dice (see LOG.md).
     """
-    if not count:
-        return np.zeros(0, np.int64)
-    expected = count * rate
-    draws = int(expected + 5 * math.sqrt(expected) + 10)  # enough but once in a million times
-    scale = -1 / math.log1p(-rate)
-    found: list[Ids] = []
-    last = -1
-    while last < count:
-        passed = (rng.standard_exponential(draws) * scale).astype(np.int64)
-        passed += 1
-        passed[0] += last
-        found.append(np.cumsum(passed, out=passed))
-        last = int(passed[-1])
-    chosen: Ids = found[0] if len(found) == 1 else np.concatenate(found)
-    return chosen[: np.searchsorted(chosen, count)]
+    sizes = np.diff(borders)
+    if rate > 0.5:  # fewer are left out
+        kept = np.ones(borders[-1], bool)
+        kept[_shares(borders, 1 - rate, rng)] = False
+        return np.flatnonzero(kept)
+    counts = (sizes * rate + rng.random(len(sizes))).astype(np.int64)
+    owner = np.repeat(np.arange(len(sizes)), counts)
+    waiting = np.arange(len(owner))  # for a place
+    taken = np.full(borders[-1], -1)  # by whom
+    while len(waiting):
+        who = owner[waiting]
+        at = borders[who] + (rng.random(len(who)) * sizes[who]).astype(np.int64)
+        free = taken[at] < 0
+        taken[at[free]] = waiting[free]  # of several that want it, the last one
+        waiting = waiting[taken[at] != waiting]
+    return np.flatnonzero(taken >= 0)
 
 
 def _to_the_next(at: Ids, begins: Flags) -> Ids:
