@@ -127,15 +127,16 @@ def _shares(borders: Ids, rate: float, rng: np.random.Generator) -> Ids:
         kept[_shares(borders, 1 - rate, rng)] = False
         return np.flatnonzero(kept)
     counts = (sizes * rate + rng.random(len(sizes))).astype(np.int64)
-    owner = np.repeat(np.arange(len(sizes)), counts)
-    waiting = np.arange(len(owner))  # for a place
-    taken = np.full(borders[-1], -1)  # by whom
+    first, room = np.repeat(borders[:-1], counts), np.repeat(sizes, counts)
+    waiting = np.arange(len(first), dtype=np.int32)  # for a place
+    taken = np.full(borders[-1], -1, np.int32)  # by whom
     while len(waiting):
-        who = owner[waiting]
-        at = borders[who] + (rng.random(len(who)) * sizes[who]).astype(np.int64)
-        free = taken[at] < 0
+        at = (rng.random(len(room)) * room).astype(np.int64)
+        at += first
+        free = np.flatnonzero(taken[at] < 0)
         taken[at[free]] = waiting[free]  # of several that want it, the last one
-        waiting = waiting[taken[at] != waiting]
+        again = np.flatnonzero(taken[at] != waiting)
+        waiting, first, room = waiting[again], first[again], room[again]
     return np.flatnonzero(taken >= 0)
 
 
