@@ -142,11 +142,17 @@ def test_a_pickled_model_without_a_name_of_its_activation(tmp_path: Path, value:
     assert command("convert", tmp_path / "old", tmp_path / "new") == 2
 
 
-def test_a_pickled_model_that_leaves_the_usual_to_the_reader(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "code", "read"), [(None, 0, 1e-12), (10**30, 0, 1e30), (10**400, 2, 0.0)]
+)
+def test_a_pickled_model_with_an_odd_number_for_its_norms(
+    tmp_path: Path, value: int | None, code: int, read: float
+) -> None:
     examples.pickled(tmp_path / "old")
-    change(tmp_path / "old" / "config.json", lambda config: config.update(layer_norm_eps=None))
-    assert command("convert", tmp_path / "old", tmp_path / "new") == 0
-    assert checkpoint.read(tmp_path / "new").model.config.norm_eps == 1e-12
+    change(tmp_path / "old" / "config.json", lambda config: config.update(layer_norm_eps=value))
+    assert command("convert", tmp_path / "old", tmp_path / "new") == code
+    if not code:
+        assert checkpoint.read(tmp_path / "new").model.config.norm_eps == read
 
 
 def test_half_a_character_in_a_tokenizer(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ def bert_outputs(
     """Last hidden states, and masked and next-sentence logits where there are tensors for them."""
     act = activation(config.get("hidden_act", "gelu"))
     eps = config.get("layer_norm_eps")
-    eps = 1e-12 if eps is None else eps  # null means the usual one, as where models are read
+    # null means the usual one, and whole numbers of any size are numbers: as where models are read
+    eps = 1e-12 if eps is None else float(eps)
 
     def get(name: str) -> Tensor:
         return tensors[name].double()
