@@ -119,7 +119,7 @@ def _shares(borders: Ids, rate: float, rng: np.random.Generator) -> Ids:
     """Of the things between each two borders a share at random, in order.
 
     Exactly so many as the rate says, up or down to a whole number by chance; each with the same
-    probability. Equal shares are learned from faster than independent dice (see LOG.md).
+    probability. A die for each word is cheaper, but seemed to be learned from more slowly (LOG.md).
     """
     sizes = np.diff(borders)
     if rate > 0.5:  # fewer are left out
