@@ -218,8 +218,8 @@ class _Audit:
         free = np.bincount(word, ordinary, minlength=count) > 0
 
         tokens = int(ordinary.sum())
-        # words of a span are chosen together: sizes of rows with a mean of so many words
-        together = 2 * max(1.0, self.span) - 1
+        # words of a span are chosen together; the sizes of these rows vary by about their mean
+        together = max(1.0, self.span)
         self._count("masked.chosen").add(
             (drawn.chosen & ordinary).sum(), tokens, (size[free] ** 2).sum() * together
         )
