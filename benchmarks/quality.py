@@ -6,6 +6,9 @@ tokenizers are compared elsewhere), learn from the same rows, and are judged by 
 same dev rows after the last epoch; thresholds come from dev for both. 3 seeds each.
 
     python benchmarks/quality.py MODEL SET... [--seeds 3] [--epochs 2] [--rows 4000] [--out DIR]
+
+Rows of passages are long and learning takes many of them: `--longest 400` leaves out those whose
+passage has more characters, for both sides.
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ CLASSES = {
 }
 
 
-def rows_of(name: str, count: int, dev_count: int) -> tuple[Any, list[Any], list[Any]]:
+def rows_of(name: str, given: Any) -> tuple[Any, list[Any], list[Any]]:
     """(task with its labels, training rows, dev rows); always the same draw."""
     from tianci.data.rows import read_rows
     from tianci.goals.tasks import make_task
@@ -69,7 +72,9 @@ def rows_of(name: str, count: int, dev_count: int) -> tuple[Any, list[Any], list
     dev = read_rows(DATA / name / kind.dev, task.columns())
     if kind.task == "choose":  # transformers wants the same number of choices everywhere
         train = [row for row in train if len(row.values["choices"]) == 4]
-    for rows, most, seed in ((train, count, 1), (dev, dev_count, 2)):
+    for rows, most, seed in ((train, given.rows, 1), (dev, given.dev_rows, 2)):
+        if given.longest:
+            rows[:] = [r for r in rows if len(r.values.get("context", "")) <= given.longest]
         random.Random(seed).shuffle(rows)
         del rows[most or len(rows) :]
     return task.learn(train), train, dev
@@ -80,7 +85,7 @@ def ours(model: str, name: str, seed: int, given: Any) -> tuple[float, float]:
     from tianci.tune.settings import Finetune
     from tianci.tune.trial import Work, run_trial
 
-    task, train, dev = rows_of(name, given.rows, given.dev_rows)
+    task, train, dev = rows_of(name, given)
     settings = Finetune(
         model=model, epochs=given.epochs, batch=given.batch, length=SETS[name].length,
         patience=0, lr=str(given.lr), metric=SETS[name].metric,
@@ -127,7 +132,7 @@ def theirs(model: str, name: str, seed: int, given: Any) -> tuple[float, float]:
     from tianci import checkpoint
     from tianci.evaluate.tasks import answer
 
-    task, train, dev = rows_of(name, given.rows, given.dev_rows)
+    task, train, dev = rows_of(name, given)
     kind = SETS[name]
     tokenizer = checkpoint.read(Path(model)).tokenizer
     assert tokenizer is not None
@@ -170,6 +175,7 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--dev-rows", type=int, default=2000)
+    parser.add_argument("--longest", type=int, default=0, help="characters of a passage; 0: all")
     parser.add_argument("--out", help="a file that gets one JSON line per training")
     given = read_options(parser, seeds=1, epochs=0.5, rows=400, dev_rows=200)
     if not DATA.exists():

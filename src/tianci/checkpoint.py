@@ -304,7 +304,7 @@ def read(directory: str | Path, mapped: bool = False) -> Checkpoint:
     kind, config, extra = config_from_public(folder / "config.json", values)
     about = read_about(folder)
     plan = build(HeadPlan, about["head"], "head") if about.get("head") else None
-    architecture = _architecture(folder / "config.json", values)
+    architecture = architecture_of(folder / "config.json", values)
     tensors, told = read_tensors(folder), about.get("heads") or ()
     checkpoint = assemble(kind, config, tensors, str(folder), architecture, plan, told, mapped)
     checkpoint.extra, checkpoint.about = extra, about
@@ -319,7 +319,7 @@ def read(directory: str | Path, mapped: bool = False) -> Checkpoint:
     return checkpoint
 
 
-def _architecture(path: Path, values: Mapping[str, Any]) -> str | None:
+def architecture_of(path: Path, values: Mapping[str, Any]) -> str | None:
     """The class that the files were written by, where they tell."""
     told = values.get("architectures") or []
     if not isinstance(told, list) or not all(isinstance(name, str) for name in told):

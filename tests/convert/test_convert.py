@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.hostile import examples
+from tests.matrix.families import FAMILIES
 from tests.parity.family import loud, same
 from tianci import checkpoint, convert
 from tianci.batch import Batch
@@ -116,3 +119,62 @@ def test_incomplete_sources(old: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"config\.json does not exist"):
         convert.convert(tmp_path / "empty", tmp_path / "again")
+
+
+@pytest.mark.parametrize("kind", [name for name in FAMILIES if name != "bert"])
+def test_old_pytorch_files_of_every_family(tmp_path: Path, kind: str) -> None:
+    """There is an independent yardstick for BERT only; the others are compared with themselves."""
+    (tmp_path / "old").mkdir()
+    examples.model(kind)(tmp_path / "old")
+    weights = tmp_path / "old" / "model.safetensors"
+    tensors = checkpoint.read_tensors(tmp_path / "old")
+    torch.save(tensors, tmp_path / "old" / "pytorch_model.bin")
+    before = checkpoint.read(tmp_path / "old")
+    weights.unlink()
+    facts = convert.convert(tmp_path / "old", tmp_path / "new")
+    after = checkpoint.read(tmp_path / "new")
+    assert facts["family"] == kind and facts["largest_difference"] <= 1e-6
+    assert after.architecture == before.architecture and list(after.heads) == list(before.heads)
+    batch = Batch.of([[5, 6, 7], [8, 9]])
+    with torch.inference_mode():
+        assert torch.equal(after.model(batch).last, before.model(batch).last)
+
+
+@pytest.mark.parametrize("kind", ["SequenceClassification", "TokenClassification"])
+def test_the_architecture_says_which_head_it_is(tmp_path: Path, kind: str) -> None:
+    """Both keep their weights under one name, `classifier`."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                                     intermediate_size=32, vocab_size=50, num_labels=3)  # fmt: skip
+    theirs = getattr(transformers, f"BertFor{kind}")(config)
+    theirs.save_pretrained(tmp_path / "old")
+    (tmp_path / "old" / "model.safetensors").unlink()
+    torch.save(theirs.state_dict(), tmp_path / "old" / "pytorch_model.bin")
+    facts = convert.convert(tmp_path / "old", tmp_path / "new")
+    assert facts["architecture"] == f"BertFor{kind}"
+    getattr(transformers, f"BertFor{kind}").from_pretrained(tmp_path / "new")
+
+
+def test_settings_that_the_file_leaves_out(old: Path, tmp_path: Path) -> None:
+    config = json.loads((old / "config.json").read_text())
+    del config["layer_norm_eps"], config["hidden_act"]
+    (old / "config.json").write_text(json.dumps(config))
+    assert convert.convert(old, tmp_path / "again")["largest_difference"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {0: torch.ones(2)},
+        {"bert.x": torch.ones(1).expand(10**14)},
+        {"bert.x": torch.ones(2, 2).to_sparse()},
+        {"bert.x": torch.ones(2, device="meta")},
+        {"bert.x": torch.ones(2, dtype=torch.complex64)},
+    ],
+    ids=["no name", "larger than the file", "sparse", "without numbers", "complex"],
+)
+def test_tensors_that_are_no_weights(old: Path, tmp_path: Path, wrong: dict[Any, Any]) -> None:
+    torch.save(wrong, old / "pytorch_model.bin")
+    with pytest.raises(UserError, match="named tensors|no plain tensor|not a file of plain"):
+        convert.convert(old, tmp_path / "again")
+    assert not (tmp_path / "again").exists()

@@ -29,8 +29,24 @@ def read_bin(directory: Path) -> dict[str, Tensor]:
             reason = (str(error).splitlines() or ["it is empty"])[0]
             raise UserError(f"{file} is not a file of plain tensors: {reason}") from error
         if not isinstance(content, dict) or not all(
-            isinstance(t, Tensor) for t in content.values()
+            isinstance(name, str) and isinstance(t, Tensor) for name, t in content.items()
         ):
             raise UserError(f"{file} holds something else than named tensors")
+        for name, tensor in content.items():
+            if not _plain(tensor):
+                raise UserError(
+                    f"{file}: {name} is no plain tensor of numbers (sparse, quantized, complex, or "
+                    "larger than what the file holds); save the model again with dense weights"
+                )
         tensors.update(content)
     return tensors
+
+
+def _plain(tensor: Tensor) -> bool:
+    """Whether all of it stands in the file, number by number."""
+    if tensor.layout != torch.strided or tensor.device.type != "cpu":
+        return False
+    if tensor.is_quantized or tensor.is_complex():
+        return False
+    # a few bytes may be told to be a tensor of any size, the same numbers again and again
+    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()

@@ -21,10 +21,7 @@ def bert_outputs(
     tensors: Mapping[str, Tensor], config: Mapping[str, Any], ids: list[int], segments: list[int]
 ) -> dict[str, Tensor]:
     """Last hidden states, and masked and next-sentence logits where there are tensors for them."""
-    act = activation(config.get("hidden_act", "gelu"))
-    eps = config.get("layer_norm_eps")
-    # null means the usual one, and whole numbers of any size are numbers: as where models are read
-    eps = 1e-12 if eps is None else float(eps)
+    act, eps = activation(config["hidden_act"]), config["layer_norm_eps"]
 
     def get(name: str) -> Tensor:
         return tensors[name].double()
