@@ -65,6 +65,9 @@ class Finetune:
     )
     weight_decay: float = setting(0.01, "decoupled, not on biases and norms")
     clip: float = setting(1.0, "largest norm of the gradient (0: no clipping)")
+    average: float = setting(0.0, "judge and keep an average of the weights of many steps instead "
+                                  "of the last ones: how much of it stays in each step, such as "
+                                  "0.999 (0: off)")  # fmt: skip
     dropout: float | None = setting(None, "dropout everywhere (default: the model's own)")
     length: int = setting(0, "most tokens of a text (0: as many as the model reads, at most 512)")
     metric: str = setting("", "the score that dev chooses by (default: the task's)")
@@ -104,6 +107,8 @@ class Finetune:
             _rate(self.lr, "--lr")
         if not 0 < self.layer_rates <= 1:
             raise UserError(f"--layer-rates is {self.layer_rates}, but must be above 0, at most 1")
+        if not 0 <= self.average < 1:
+            raise UserError(f"--average is {self.average}, but must be at least 0 and below 1")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise UserError(f"--dropout is {self.dropout}, but must be at least 0 and below 1")
 

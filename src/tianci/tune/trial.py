@@ -27,7 +27,7 @@ from tianci.goals.tasks.base import Decision, Example, Task
 from tianci.room import shortage
 from tianci.settings import as_table
 from tianci.text.tokenizer import Tokenizer
-from tianci.train import journal, parallel, state
+from tianci.train import average, journal, parallel, state
 from tianci.train.bar import Bar
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of
@@ -147,7 +147,8 @@ class _Trial:
         self._say("resume" if saved else "start", step=at.step, lr=self.lr, seed=self.seed,
                   parameters=total, learned=learned, rows=len(self.work.train),
                   metric=self.work.metric)  # fmt: skip
-        if short := shortage(self.folder, state.bytes_needed(self.model, 2), "its checkpoints"):
+        room = state.bytes_needed(self.model, 2, average=self.settings.average > 0)
+        if short := shortage(self.folder, room, "its checkpoints"):
             tell(self.work, f"! {short}; make room")
         silent = self.work.quiet or not self.work.world.first
         self.bar = Bar(silent, resumed=saved is not None, leave=False)
@@ -222,6 +223,8 @@ class _Trial:
         )
 
     def _on_step(self, step: Step) -> None:
+        if self.settings.average:
+            average.follow(self.loop.optimizer, self.settings.average, step.number)
         self.window.append(step)
         if line_due(self.window, self.last_log, self.settings.log_every):
             self._flush()
@@ -278,6 +281,10 @@ class _Trial:
             self._dev(at)
 
     def _dev(self, at: state.State) -> None:
+        with average.averaged(self.loop.optimizer):  # nothing, where no average is kept
+            self._judge(at)
+
+    def _judge(self, at: state.State) -> None:
         self.evaluated = at.step
         answers = answer_examples(self.seen, self.task, self.dev_examples, self.work.world.device)
         joined = self.task.join(self.dev_examples, answers)
