@@ -272,12 +272,61 @@ def test_one_class_stops_the_run(base, tmp_path) -> None:
         tianci.finetune("classify", model=base, train=tmp_path / "one.jsonl", out=tmp_path / "o")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"sweep": ["lr=1e-5,x"]}, '"x" is not a number'),
+        ({"sweep": ["batch=8,16"]}, "only lr=A,B,C can be swept"),
+        ({"warmup": 2.0}, "--warmup is 2.0"),
+        ({"warmup": float("nan")}, "--warmup is nan"),
+        ({"epochs": float("nan")}, "--epochs must be more than 0"),
+        ({"minutes": float("inf")}, "--minutes must be more than 0"),
+        ({"steps": 2, "minutes": 1.0}, "both say when to stop"),
+        ({"clip": -1.0}, "clip must be 0 or more"),
+        ({"weight_decay": float("nan")}, "weight_decay must be 0 or more"),
+        ({"language": -0.5}, "language must be 0 or more"),
+        ({"save_every": -1}, "save_every must be 0 or more"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_at_once(wrong, said) -> None:
+    with pytest.raises(UserError, match=said):
+        Finetune(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"layers": 99}, "the model has 2 layers"),
+        ({"pooling": "foo"}, "unknown pooling"),
+        ({"metric": "foo"}, "unknown metric"),
+        ({"crf": True}, "needs a label per token"),
+    ],
+)
+def test_a_refused_command_leaves_nothing_and_can_be_corrected(
+    base, reviews, tmp_path, wrong, said
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(UserError, match=said):
+        tune(base, reviews, out, **wrong)
+    assert not out.exists()
+    assert tune(base, reviews, out, steps=1)["dev"]  # not: "already holds a run"
+
+
+def test_a_score_that_needs_both_classes_can_be_the_metric(base, reviews, tmp_path) -> None:
+    rows = reviews["dev"].read_text(encoding="utf-8").splitlines()
+    rows.sort(key=lambda row: '"+"' in row)  # the first ones have one class
+    (tmp_path / "dev.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    found = tune(base, reviews, tmp_path / "o", dev=tmp_path / "dev.jsonl", metric="auc", steps=1)
+    assert found["metric"] == "auc"
+
+
 def test_defaults_follow_the_number_of_rows() -> None:
     few, many = Finetune(), Finetune()
     assert (few.batch_rows(200), few.planned_epochs(200)) == (16, 20.0)
     assert (many.batch_rows(20_000), many.planned_epochs(20_000)) == (32, 3.0)
     assert Finetune(lr="auto").rates(256) == [1e-4, 2e-4, 4e-4]
     assert Finetune(sweep=["lr=1e-5,2e-5"]).rates(256) == [1e-5, 2e-5]
+    assert Finetune(sweep=["lr=1e-5", "lr=2e-5,1e-5"]).rates(256) == [1e-5, 2e-5]
 
 
 def test_many_labels_at_once(base, tmp_path) -> None:

@@ -88,7 +88,8 @@ def _run(
     # labels that only dev or test have can never be predicted, but count as errors
     made = made.learn([row for found in rows.values() for row in found])
     work = _work(made, settings, rows, limit, base.model.config.width, tokenizer, quiet)
-    if work.world.first and not (out / "run.json").exists():
+    fresh = work.world.first and not (out / "run.json").exists()
+    if fresh:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "run.json", {"tianci": __version__, **asked, "asked": asked})
     try:
@@ -98,9 +99,24 @@ def _run(
         raise Stopped(
             stop.number, f"stopped and saved; go on with: tianci finetune --resume {out}"
         ) from None
+    except UserError:
+        if fresh:
+            _take_back(out)
+        raise
     if not work.world.first:
         return {}
     return _finish(work, chosen, rows, out, findings, compared)
+
+
+def _take_back(out: Path) -> None:
+    """Removes what a refused run has written, or the corrected command would be refused too."""
+    trials = out / "trials"
+    if any(trials.glob("*/best")) or any(trials.glob("*/checkpoints")):
+        return  # something was learned: that is for people to decide
+    shutil.rmtree(trials, ignore_errors=True)
+    (out / "run.json").unlink(missing_ok=True)
+    if not any(out.iterdir()):
+        out.rmdir()
 
 
 def _asked(
