@@ -22,6 +22,7 @@ from tianci.manifest import checksum
 from tianci.tune.settings import Finetune
 
 FAST = {"epochs": 8, "lr": "3e-3", "batch": 16, "dropout": 0.0}
+SMALL_ADAPTERS = {"strategy": "adapters", "adapter_size": 4}
 
 
 def tune(base: Path, reviews: dict[str, Path], out: Path, **more):
@@ -181,6 +182,30 @@ def test_adapters_are_one_small_file_for_their_base(base, reviews, tmp_path) -> 
 
 @pytest.mark.parametrize(
     "more",
+    [{"reinit": 1}, {"language": 0.5}, {"layers": 1, "mix": True}, {"strategy": "full+adapters"}],
+)
+def test_adapters_with_other_ways_load_as_they_were_measured(base, reviews, tmp_path, more) -> None:
+    tune(base, reviews, tmp_path / "out", **{**SMALL_ADAPTERS, "epochs": 2, **more})
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text())["dev"]["scores"]
+    loaded = tianci.load(tmp_path / "out")
+    rows = read_rows(reviews["dev"], loaded.task.columns())
+    right = np.array([row.values["label"] == "-" for row in rows])
+    said = np.array([answer["scores"]["-"] for answer in loaded.predict(rows)])
+    better = (said[right][:, None] > said[~right]).mean()  # AUC, by its definition
+    assert abs(better - scores["auc"]) < 1e-3
+
+
+def test_adapters_that_generate_can_be_loaded(base, tmp_path) -> None:
+    rows = [json.dumps({"source": f"我{a}天{b}", "target": f"天{b}"}, ensure_ascii=False)
+            for a in "你他们有的是" for b in "不了在人大中"]  # fmt: skip
+    (tmp_path / "train.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    tianci.finetune("generate", model=base, train=tmp_path / "train.jsonl", out=tmp_path / "out",
+                    steps=2, force=True, generate={"longest": 8}, **SMALL_ADAPTERS)  # fmt: skip
+    assert tianci.load(tmp_path / "out")("我你天不")["text"] is not None
+
+
+@pytest.mark.parametrize(
+    "more",
     [
         {"layers": 1},
         {"pooling": "mean-max"},
@@ -248,6 +273,9 @@ def test_kill_and_resume_give_the_same_bits(base, reviews, tmp_path) -> None:
     [
         ({"strategy": "fulll"}, 'did you mean "full"'),
         ({"strategy": "head+adapters"}, "nothing else learns"),
+        ({"strategy": "adapters", "adapter_size": 33}, "the model is only 32 wide"),
+        ({"strategy": "head", "reinit": 1}, "the layers do not learn there"),
+        ({"strategy": "head", "language": 0.5}, "the layers do not learn there"),
         ({"layers": 9}, "has 2 layers"),
         ({"pooling": "meen"}, 'unknown pooling "meen"'),
         ({"length": 1000}, "reads 64 tokens"),

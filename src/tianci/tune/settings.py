@@ -90,6 +90,9 @@ class Finetune:
                 raise unknown("strategy", name, STRATEGIES)
         if "head" in self.strategies and len(self.strategies) > 1:
             raise UserError("strategy head means that nothing else learns; give it alone")
+        if "head" in self.strategies and (self.reinit or self.language):
+            name = "--reinit" if self.reinit else "--language"
+            raise UserError(f"{name} does not go with strategy head: the layers do not learn there")
         if self.unfreeze and self.strategies != ("full",):
             raise UserError("--unfreeze goes with strategy full: elsewhere the layers do not learn")
         for name in NOT_NEGATIVE:
