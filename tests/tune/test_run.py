@@ -75,6 +75,40 @@ def test_transformers_gives_the_same_logits_and_names(base, reviews, tmp_path) -
         assert abs(answer["+"] - expected[0]) < 1e-5
 
 
+def test_a_number_and_spans_load_there_whatever_the_base_was_tuned_for(
+    base, reviews, tmp_path
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="parity needs the dev extra")
+    import torch
+
+    three = [json.dumps({"text": f"我们{w}", "label": w}, ensure_ascii=False) for w in "天气雨" * 9]
+    (tmp_path / "three.jsonl").write_text("\n".join(three), encoding="utf-8")
+    tianci.finetune("classify", model=base, train=tmp_path / "three.jsonl", out=tmp_path / "first",
+                    steps=1, force=True)  # fmt: skip
+    numbers = [json.dumps({"text": f"我们{'天' * n}", "label": n / 2}, ensure_ascii=False)
+               for n in range(1, 20)]  # fmt: skip
+    (tmp_path / "numbers.jsonl").write_text("\n".join(numbers), encoding="utf-8")
+    for start in (base, tmp_path / "first"):
+        out = tmp_path / f"number-{start.name}"
+        tianci.finetune(
+            "regress", model=start, train=tmp_path / "numbers.jsonl", out=out, steps=1, force=True
+        )
+        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(out).eval()
+        assert (theirs.config.num_labels, theirs.config.problem_type) == (1, "regression")
+        ours = tianci.load(out)
+        said = theirs(input_ids=torch.tensor(ours.tokenizer.ids(["我们天天"]))).logits.item()
+        assert abs(said - ours("我们天天")["score"]) < 1e-5
+
+    asked = [json.dumps({"context": f"我们有{w}", "question": "天",
+                         "answers": [{"text": w, "answer_start": 3}]},
+                        ensure_ascii=False) for w in "天气雨散人大中到说国"]  # fmt: skip
+    (tmp_path / "asked.jsonl").write_text("\n".join(asked), encoding="utf-8")
+    tianci.finetune("answer", model=tmp_path / "first", train=tmp_path / "asked.jsonl",
+                    out=tmp_path / "spans", steps=1, force=True)  # fmt: skip
+    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "spans")
+    assert theirs.config.num_labels == 2 and theirs.config.problem_type is None
+
+
 def test_their_classifier_loads_here(base, tmp_path) -> None:
     transformers = pytest.importorskip("transformers", reason="parity needs the dev extra")
     import torch
