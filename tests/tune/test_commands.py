@@ -47,6 +47,29 @@ def test_predict_keeps_order_and_goes_on_after_a_bad_row(tuned, tmp_path, capsys
     assert sum(right) >= 25
 
 
+def test_predict_goes_on_after_a_row_that_only_the_task_finds_wrong(base, tmp_path, capsys) -> None:
+    rows = [{"context": "我们", "question": "天", "choices": ["天", "雨"], "label": n % 2}
+            for n in range(20)]  # fmt: skip
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert call("finetune", "choose", "--model", base, "--train", tmp_path / "train.jsonl", "--out",
+                tmp_path / "out", "--steps", 1, "--force", "-q") == 0  # fmt: skip
+    lines[0] = lines[2] = json.dumps({**rows[0], "choices": []})
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines[:5]), encoding="utf-8")
+    capsys.readouterr()
+    assert call("predict", tmp_path / "out", tmp_path / "rows.jsonl", "-q") == 1
+    out, err = capsys.readouterr()
+    assert ["error" in json.loads(line) for line in out.splitlines()] == [1, 0, 1, 0, 0]
+    assert "rows.jsonl, line 1: the list of choices is empty" in err and "line 3" in err
+
+
+def test_predict_says_that_there_are_no_rows(tuned, tmp_path, capsys) -> None:
+    (tmp_path / "none.jsonl").write_text("")
+    assert call("predict", tuned, tmp_path / "none.jsonl") == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "no rows in it" in err and len(err.splitlines()) == 1
+
+
 def test_predict_reads_standard_input(tuned, capsys, monkeypatch) -> None:
     texts = ["我们天上", "他在雨中", "我们天上"]
     given = io.TextIOWrapper(io.BytesIO("\n".join(texts).encode()))
