@@ -19,6 +19,7 @@ from tianci.data.rows import read_rows
 from tianci.errors import UserError
 from tianci.goals.tasks import make_task
 from tianci.manifest import checksum
+from tianci.tune.run import split_rows
 from tianci.tune.settings import Finetune
 
 FAST = {"epochs": 8, "lr": "3e-3", "batch": 16, "dropout": 0.0}
@@ -137,6 +138,20 @@ def test_dev_is_held_back_when_there_is_none(base, reviews, tmp_path) -> None:
         **{**FAST, "epochs": 1},
     )
     assert summary["rows"] == {"train": 216, "dev": 24}
+
+
+def test_what_is_held_back_has_each_label_with_its_share(tmp_path) -> None:
+    lines = [f'{{"text": "{n}", "label": "{"rare" if n % 20 == 3 else "usual"}"}}'
+             for n in range(200)]  # fmt: skip
+    (tmp_path / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    settings, drawn = Finetune(train=str(tmp_path / "train.jsonl")), set()
+    for seed in range(20):
+        rows = split_rows(make_task("classify"), settings, seed)
+        held = [row.values["text"] for row in rows["dev"]]
+        assert len(rows["train"]) == 180 and len(set(held)) == 20
+        assert sum(row.values["label"] == "rare" for row in rows["dev"]) == 1
+        drawn.update(held)
+    assert len(drawn) > 150  # other rows with another seed
 
 
 def test_a_sweep_and_seeds_are_chosen_by_dev(base, reviews, tmp_path) -> None:
@@ -330,7 +345,7 @@ def test_one_class_stops_the_run(base, tmp_path) -> None:
         json.dumps({"text": f"我们{w}", "label": "+"}, ensure_ascii=False) for w in "天气上人大"
     ]
     (tmp_path / "one.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(UserError, match="one class only"):
+    with pytest.raises(UserError, match=r"line 1: one class only \(all"):
         tianci.finetune("classify", model=base, train=tmp_path / "one.jsonl", out=tmp_path / "o")
 
 

@@ -178,17 +178,28 @@ def split_rows(task: Task, settings: Finetune, seed: int) -> dict[str, list[Row]
         if not found:
             raise UserError(f"{splits[name]} has no rows")
     if "dev" not in rows:
-        order = np.random.default_rng([seed, 11]).permutation(len(rows["train"]))
-        held = max(1, round(len(order) * HELD_BACK))
-        if held >= len(order):
-            raise UserError(f"{settings.train} has too few rows to hold some back; give --dev")
         train = rows["train"]
-        rows["dev"] = [train[i] for i in sorted(order[:held].tolist())]
-        rows["train"] = [train[i] for i in sorted(order[held:].tolist())]
+        if len(train) < 2:
+            raise UserError(f"{settings.train} has too few rows to hold some back; give --dev")
+        held = set(_held_back(train, seed))
+        rows["dev"] = [row for n, row in enumerate(train) if n in held]
+        rows["train"] = [row for n, row in enumerate(train) if n not in held]
     if 0 < settings.rows < len(rows["train"]):
         drawn = np.random.default_rng(13).permutation(len(rows["train"]))[: settings.rows]
         rows["train"] = [rows["train"][i] for i in sorted(drawn.tolist())]
     return rows
+
+
+def _held_back(rows: Sequence[Row], seed: int) -> list[int]:
+    """The numbers of some rows, drawn at random, of each label its share.
+
+    A plain draw from few rows, or with a rare label, often has one class only: no dev at all.
+    """
+    order = np.random.default_rng([seed, 11]).permutation(len(rows)).tolist()
+    order.sort(key=lambda n: str(rows[n].values.get("label", "")))  # keeps the order inside a label
+    count = max(1, round(len(rows) * HELD_BACK))
+    step = len(rows) / count
+    return [order[int((n + 0.5) * step)] for n in range(count)]
 
 
 def _checked(
@@ -221,10 +232,9 @@ def refuse_faults(findings: Sequence[Finding], force: bool) -> None:
     """Stops at faults that make results meaningless, unless told to go on."""
     fatal = stops(findings)
     if fatal and not force:
-        first = fatal[0]
         raise UserError(
-            f"{first.file}, line {first.line}: {first.fault} {first.detail}".rstrip()
-            + f"; {first.advice} (--force goes on anyway; tianci check shows all findings)"
+            f"{fatal[0]}; {fatal[0].advice} (--force goes on anyway; tianci check shows all "
+            "findings)"
         )
 
 
