@@ -417,12 +417,25 @@ def test_many_labels_at_once(base, tmp_path) -> None:
     (tmp_path / "dev.jsonl").write_text("\n".join(rows[160:]), encoding="utf-8")
     summary = tianci.finetune(
         "classify", model=base, train=tmp_path / "train.jsonl", dev=tmp_path / "dev.jsonl",
-        out=tmp_path / "out", classify={"many": True}, metric="micro_f1",
+        out=tmp_path / "out", classify={"many": True},
         pooling="max", **{**FAST, "epochs": 12},
     )  # fmt: skip
-    assert summary["dev"]["micro_f1"] > 0.9
+    assert summary["metric"] == "micro_f1" and summary["dev"]["micro_f1"] > 0.9
     answer = tianci.load(tmp_path / "out")("雨国我你他们有")
     assert answer["labels"] == ["国", "雨"]
+
+
+def test_many_labels_that_are_the_same_for_all_rows_are_noticed(tmp_path) -> None:
+    lines = [f'{{"text": "{n}", "label": {json.dumps(["a", "b"][: n % 3])}}}' for n in range(12)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    task = make_task("classify", {"many": True, "labels": ["a", "b"]})
+    rows = read_rows(tmp_path / "rows.jsonl", task.columns())
+    none, one = [np.array([-1.0, -2.0])] * 12, [np.array([1.0, -2.0])] * 12
+    assert task.trouble(rows, none, {}) == "it gives no label to all 12 dev rows"
+    assert task.trouble(rows, one, {}) == 'it gives "a" to all 12 dev rows'
+    assert task.trouble(rows, [*none[:6], *one[:6]], {}) is None
+    with pytest.raises(UserError, match=r"a list, not a label; .* --set classify.many=true"):
+        read_rows(tmp_path / "rows.jsonl", make_task("classify").columns())
 
 
 def test_task_tables_survive_json() -> None:
