@@ -3,6 +3,7 @@ sentence-transformers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -90,6 +91,9 @@ def test_rows_say_what_is_learned() -> None:
     assert learn(row(**pair, label="4.5"), row(**pair, label="0")) == "scores"
     assert learn(row(**pair, label="1"), row(**pair, label="0"), how="scores") == "scores"
     assert learn(row(**pair), how="texts") == "texts"
+    scored = [replace(row(**pair, label=n), file="dev.jsonl") for n in "04"]
+    assert learn(row(**single), *scored) == "texts"  # dev may know more than train
+    assert learn(row(**pair), *scored) == "pairs"
     known = {"positive": "entailment"}
     assert learn(row(**pair, label="entailment"), row(**pair, label="x"), **known) == "scores"
 
