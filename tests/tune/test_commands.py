@@ -12,6 +12,7 @@ import pytest
 import tianci
 from tests.tune.conftest import write_rows
 from tianci.cli import main
+from tianci.errors import UserError
 
 
 def call(*arguments: object) -> int:
@@ -123,3 +124,20 @@ def test_check_names_file_and_line(tmp_path, capsys) -> None:
     found = json.loads(capsys.readouterr().out)
     assert {"file", "line", "fault", "advice"} <= set(found[0])
     assert ("two labels for one text", 3) in {(f["fault"], f["line"]) for f in found}
+
+
+def test_check_in_python_takes_what_the_command_takes(tmp_path, capsys) -> None:
+    for name in ("train", "dev"):
+        rows = ['{"body": "我", "label": "+"}', '{"body": "天", "label": "-"}', '{"label": "-"}']
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    files = [tmp_path / "train.jsonl", tmp_path / "dev.jsonl"]
+    call("check", *files, "--task", "classify", "--column", "text=body", "--json", "-q")
+    wanted = json.loads(capsys.readouterr().out)
+    assert len(wanted) > 2
+    assert tianci.check(files, "classify", {"text": "body"}) == wanted
+    assert tianci.check(files, task="classify", column="text=body") == wanted
+    by_split = {"train": files[0], "dev": files[1]}
+    assert tianci.check(task="classify", column=["text=body"], **by_split) == wanted
+    assert tianci.check(by_split, "classify", {"text": "body"}) == wanted
+    with pytest.raises(UserError, match='unknown argument "collumn"'):
+        tianci.check(files, "classify", collumn="text=body")

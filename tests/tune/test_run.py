@@ -155,7 +155,7 @@ def test_what_is_held_back_has_each_label_with_its_share(tmp_path) -> None:
 
 
 def test_a_sweep_and_seeds_are_chosen_by_dev(base, reviews, tmp_path) -> None:
-    summary = tune(base, reviews, tmp_path / "out", sweep=["lr=1e-7,3e-3"], seeds=2, epochs=4)
+    summary = tune(base, reviews, tmp_path / "out", sweep="lr=1e-7,3e-3", seeds=2, epochs=4)
     assert len(summary["trials"]) == 4
     assert summary["chosen"]["lr"] == 3e-3
     assert summary["spread"]["count"] == 2
