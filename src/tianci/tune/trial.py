@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tianci import __version__, checkpoint, manifest
 from tianci.checkpoint import Checkpoint
 from tianci.data.rows import Row
-from tianci.errors import Failed
+from tianci.errors import Failed, unknown
 from tianci.evaluate.tasks import answer_examples, tokenizer_of
 from tianci.files import read_json, write_json
 from tianci.goals.auxiliary import auxiliary
@@ -40,6 +40,7 @@ from tianci.tune.settings import Finetune
 from tianci.tune.start import begin, from_scratch
 
 METRIC_EPSILON = 1e-9
+SOME_ROWS = 16  # enough to see which scores there are
 GPU_TOKENS = 8192  # of one forward pass
 
 
@@ -164,6 +165,8 @@ class _Trial:
         if saved and at.position.batch == 0 and self.evaluated != at.step:
             self._dev(at)  # killed between saving the end of an epoch and judging it
         self._stop_without_patience(at)  # killed before it could stop
+        if not saved:
+            self._check_metric()
         with catch(self.loop) as received:
             try:
                 self.loop.run()
@@ -291,8 +294,6 @@ class _Trial:
         decision = self.task.decide(self.work.dev, joined)
         scores = self.task.score(self.work.dev, joined, decision)
         if self.work.metric not in scores:
-            from tianci.errors import unknown
-
             raise unknown("metric", self.work.metric, scores)
         entry = {
             "step": at.step, "epoch": self.source.done(at.position), "scores": scores,
@@ -304,6 +305,19 @@ class _Trial:
             self._keep_best(entry)
         self.result.history.append(entry)
         self._stop_without_patience(at)
+
+    def _check_metric(self) -> None:
+        """A wrong --metric is told before the training, not after its first epoch."""
+        names: dict[str, float] = {}
+        for rows in (self.work.dev[:SOME_ROWS], self.work.dev):  # all: some scores need two classes
+            if not self.settings.metric or self.settings.metric in names:
+                return
+            examples = examples_of(self.work, rows, self.model)
+            said = answer_examples(self.model, self.task, examples, self.work.world.device)
+            joined = self.task.join(examples, said)
+            names = self.task.score(rows, joined, self.task.decide(rows, joined))
+        if self.settings.metric not in names:
+            raise unknown("metric", self.settings.metric, names)
 
     def _stop_without_patience(self, at: state.State) -> None:
         if self._out_of_patience():
