@@ -28,14 +28,22 @@ def check_told(package: str, name: str, what: str) -> None:
         )
 
 
-def find(package: str, name: str, what: str, skip: tuple[str, ...] = ("base",)) -> ModuleType:
-    """The module for a name, by its file name, or by a dotted path outside this package."""
+def find(
+    package: str, name: str, what: str, holds: str, skip: tuple[str, ...] = ("base",)
+) -> ModuleType:
+    """The module for a name, by its file name, or by a dotted path outside this package.
+
+    `holds`: what such a module must define.
+    """
     known = [n for n in names(package) if n not in skip]
     if name in known:
         return import_module(f"{package}.{name}")
-    if "." in name:
-        try:
-            return import_module(name)
-        except ImportError as error:
-            raise UserError(f'the {what} "{name}" cannot be imported: {error}') from error
-    raise unknown(what, name, known)
+    if "." not in name:
+        raise unknown(what, name, known)
+    try:
+        found = import_module(name)
+    except (ImportError, TypeError, ValueError) as error:  # "..x" and the like are no modules
+        raise UserError(f'the {what} "{name}" cannot be imported: {error}') from error
+    if not hasattr(found, holds):
+        raise UserError(f'"{name}" is no {what}: that module does not define {holds}')
+    return found

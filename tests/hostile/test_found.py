@@ -178,3 +178,12 @@ def test_cleaning_inside_of_sequences_of_sequences(tmp_path: Path, depth: int) -
     surfaces = Tokenizer.load(tmp_path).encode([text])[0].surfaces(text)
     assert "".join(surfaces).replace(" ", "") == text.replace(" ", "")
     assert any(surface.endswith("e\u0301") for surface in surfaces)  # letter and mark together
+
+
+@pytest.mark.parametrize("name", ["os.path", "..", ".x", "collections.abc"])
+def test_a_module_that_is_no_task(tmp_path: Path, name: str) -> None:
+    """A file may name what the user has imported, and Python itself has imported much."""
+    examples.classifier(tmp_path)
+    change(tmp_path / "tianci.json", lambda value: value["task"].update(name=name))
+    assert command("predict", tmp_path, tmp_path / "classify.jsonl") == 2
+    assert command("pretrain", "--corpus", tmp_path, "--objective", name, "--out", "x") == 2

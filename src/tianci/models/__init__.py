@@ -18,7 +18,7 @@ def families() -> list[str]:
 
 def family(name: str) -> ModuleType:
     """The module of a family: Config, PRESETS, HEADS, PUBLIC, build."""
-    return find("tianci.models", name, "model family")
+    return find("tianci.models", name, "model family", "PUBLIC")
 
 
 def preset_names() -> list[str]:

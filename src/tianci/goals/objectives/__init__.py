@@ -16,6 +16,13 @@ def objective_names() -> list[str]:
     return [name for name in names("tianci.goals.objectives") if name != "segments"]
 
 
+def objective_kind(name: str) -> type[Goal]:
+    """The class of an objective."""
+    module = find("tianci.goals.objectives", name, "objective", "OBJECTIVE", skip=("segments",))
+    kind: type[Goal] = module.OBJECTIVE
+    return kind
+
+
 def parse(
     text: str,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -24,8 +31,7 @@ def parse(
     """The goals named in `text`, each with its own settings; `heads` are those of the family."""
     parts: list[Goal] = []
     for name in (piece.strip() for piece in text.split("+")):
-        module = find("tianci.goals.objectives", name, "objective", skip=("segments",))
-        kind: type[Goal] = module.OBJECTIVE
+        kind = objective_kind(name)
         parts.append(build(kind, (settings or {}).get(name, {}), name).with_heads(heads))
     if len({part.name for part in parts}) < len(parts):
         raise UserError(f'"{text}" names an objective twice')
@@ -41,10 +47,7 @@ def parse(
 
 def known_settings() -> dict[str, type]:
     """The settings of all objectives, one section each."""
-    return {
-        name: find("tianci.goals.objectives", name, "objective", skip=("segments",)).OBJECTIVE
-        for name in objective_names()
-    }
+    return {name: objective_kind(name) for name in objective_names()}
 
 
 def fields(goal: Goal) -> dict[str, Any]:

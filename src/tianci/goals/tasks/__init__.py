@@ -18,7 +18,7 @@ def task_names() -> list[str]:
 
 def task_kind(name: str) -> type[Task]:
     """The class of a task."""
-    kind: type[Task] = find("tianci.goals.tasks", name, "task").TASK
+    kind: type[Task] = find("tianci.goals.tasks", name, "task", "TASK").TASK
     return kind
 
 
