@@ -199,6 +199,18 @@ def test_longer_sequences_at_the_end(corpus: Path, tmp_path: Path) -> None:
     assert saved["phase"] == 1
 
 
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [(65, "train.last_length is 65, but the model reads 64"), (3, "3 tokens is too short")],
+)
+def test_a_wrong_last_length_is_told_before_the_first_step(
+    corpus: Path, tmp_path: Path, last: int, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run(corpus, tmp_path / "run", steps=20, length=16, last_length=last)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("limit", [{"epochs": 0.2}, {"tokens": 3000}, {"minutes": 0.02}])
 def test_other_limits(corpus: Path, tmp_path: Path, limit: dict[str, float]) -> None:
     summary = run(corpus, tmp_path / "run", **limit)

@@ -79,10 +79,10 @@ def _session(
     first_model.put(
         model, world.device, usual.dropout if settings.dropout is None else settings.dropout
     )
-    if settings.length > model.model.config.positions:
-        raise UserError(
-            f"train.length is {settings.length}, but the model reads {model.model.config.positions}"
-        )
+    positions = model.model.config.positions
+    for name in ("length", "last_length"):
+        if (length := getattr(settings, name)) > positions:
+            raise UserError(f"train.{name} is {length}, but the model reads {positions}")
     keep_freed_memory()
     settings = _filled(settings, usual)
     return Session(
