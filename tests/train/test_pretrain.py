@@ -4,6 +4,7 @@ processes."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -291,6 +292,12 @@ def test_a_run_is_not_overwritten(corpus: Path, trained: tuple[Path, dict[str, o
         ({"lr": 2.0}, "train.lr is 2.0, but must lie between 0 and 1"),
         ({"warmup": 1.0}, "train.warmup is 1.0"),
         ({"batch_tokens": 0}, "train.batch_tokens must be at least 1"),
+        ({"minutes": math.nan}, "--minutes must be more than 0, not nan"),
+        ({"epochs": math.inf}, "--epochs must be more than 0, not inf"),
+        ({"clip": math.nan}, "train.clip is nan, but must be 0 or more"),
+        ({"weight_decay": -1.0}, "train.weight_decay is -1.0, but must be 0 or more"),
+        ({"beta1": 1.0}, "train.beta1 is 1.0, but must be at least 0 and below 1"),
+        ({"save_every": -1}, "train.save_every must not be negative, but is -1"),
     ],
 )
 def test_bad_training_settings(values: dict[str, float], message: str) -> None:
