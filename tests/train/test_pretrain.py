@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tianci import manifest
+from tianci.data.prepare import prepare
 from tianci.errors import UserError
 from tianci.serve.predictor import load
 from tianci.train import state
@@ -253,6 +254,17 @@ def test_bad_wishes(corpus: Path, tmp_path: Path, change: dict[str, str], messag
     with pytest.raises(UserError, match=message):
         pretrain({"pretrain": Pretrain(**values), "train": Train(steps=1, length=48)}, quiet=True)
     assert not (tmp_path / "out").exists()
+
+
+def test_text_that_cannot_be_used_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("我今天去公园读书，公园的书很好。\n" * 20)
+    prepare([tmp_path / "text"], corpus / "tokenizer", tmp_path / "one")
+    with pytest.raises(UserError, match="next_sentence needs at least two documents"):
+        run(tmp_path / "one", tmp_path / "run", steps=1)
+    with pytest.raises(UserError, match="packing full fills sequences across documents"):
+        run(corpus, tmp_path / "run", steps=1, packing="full")
+    assert not (tmp_path / "run").exists()  # else the next try would be told to go on with it
+    run(corpus, tmp_path / "run", steps=1)
 
 
 def test_a_run_wants_a_place_of_its_own_and_the_same_text(corpus: Path, tmp_path: Path) -> None:
