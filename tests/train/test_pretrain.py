@@ -256,6 +256,30 @@ def test_bad_wishes(corpus: Path, tmp_path: Path, change: dict[str, str], messag
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"vocabulary": 10}, "model.vocabulary is 10, but the corpus was prepared with"),
+        ({"segments": 1}, "knows one segment, but masked.next_sentence needs two"),
+    ],
+)
+def test_a_model_that_does_not_fit(
+    corpus: Path, tmp_path: Path, sizes: dict[str, int], message: str
+) -> None:
+    wanted = Pretrain(corpus=str(corpus), preset="tiny", out=str(tmp_path / "out"))
+    with pytest.raises(UserError, match=message):
+        pretrain({"pretrain": wanted, "train": Train(steps=1), "model": sizes}, quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_sizes_are_those_of_the_model_to_go_on_from(
+    corpus: Path, trained: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    wanted = Pretrain(str(corpus), out=str(tmp_path / "out"), start_from=str(trained[0]))
+    with pytest.raises(UserError, match="model.layers is a size of a new model"):
+        pretrain({"pretrain": wanted, "train": Train(steps=1), "model": {"layers": 3}}, quiet=True)
+
+
 def test_text_that_cannot_be_used_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("我今天去公园读书，公园的书很好。\n" * 20)
     prepare([tmp_path / "text"], corpus / "tokenizer", tmp_path / "one")

@@ -15,6 +15,7 @@ from tianci import checkpoint
 from tianci.data.corpus import Corpus
 from tianci.errors import UserError
 from tianci.goals.objectives import objective_names, parse
+from tianci.goals.objectives.segments import Pairing
 from tianci.train import first_model, parallel, record, state
 from tianci.train.memory import keep_freed_memory
 from tianci.train.presets import Pace, pace
@@ -83,6 +84,8 @@ def _session(
     for name in ("length", "last_length"):
         if (length := getattr(settings, name)) > positions:
             raise UserError(f"train.{name} is {length}, but the model reads {positions}")
+    if goal.find(Pairing) and model.model.config.segments < 2:
+        raise UserError(f"the model knows one segment, but {goal.name} needs two; use masked alone")
     keep_freed_memory()
     settings = _filled(settings, usual)
     return Session(
