@@ -115,7 +115,10 @@ def _common_options() -> list[click.Parameter]:
         ),
         click.Option(["--quiet", "-q"], is_flag=True, help="no bar, no notes"),
         click.Option(
-            ["--seed"], type=click.IntRange(0, MOST_SEED), default=0, show_default=True,
+            ["--seed"],
+            type=click.IntRange(0, MOST_SEED),
+            default=0,
+            show_default=True,
             help="random seed",
         ),
         click.Option(["--threads"], type=click.IntRange(1), help="CPU threads (default: all)"),
