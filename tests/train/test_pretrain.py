@@ -313,6 +313,28 @@ def test_a_run_wants_a_place_of_its_own_and_the_same_text(corpus: Path, tmp_path
         pretrain({}, resume=str(tmp_path / "run"), quiet=True)
 
 
+def test_settings_given_with_resume(corpus: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(command(corpus, tmp_path / "run", "--steps", "150"))
+    while not (tmp_path / "run" / "log.jsonl").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 143
+    wanted = {"pretrain": Pretrain(), "model": {}}
+    for train, message in (
+        (Train(steps=500), "train.steps was 150, not 500"),
+        (Train(lr=0.1), "it was started without train.lr = 0.1"),
+    ):
+        with pytest.raises(UserError, match=message):
+            pretrain({**wanted, "train": train}, resume=str(tmp_path / "run"), quiet=True)
+    with pytest.raises(UserError, match="was begun with --seed 0, not 3"):
+        pretrain({**wanted, "train": Train()}, seed=3, resume=str(tmp_path / "run"), quiet=True)
+    smaller = {**wanted, "train": Train(steps=150, micro_tokens=256, save_every=140)}
+    summary = pretrain(smaller, resume=str(tmp_path / "run"), quiet=True)
+    assert summary["steps"] == 150
+    events = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").open()]
+    assert 140 in [e["step"] for e in events if e["event"] == "save"]
+
+
 def test_a_run_is_not_overwritten(corpus: Path, trained: tuple[Path, dict[str, object]]) -> None:
     with pytest.raises(UserError, match="already holds a run; go on with --resume"):
         run(corpus, trained[0], steps=1)

@@ -331,7 +331,8 @@ class Loop:
 
 def _most(state: State, settings: Train) -> int:
     """Tokens of one forward pass."""
-    return state.micro_tokens or settings.micro_tokens or MICRO_TOKENS
+    usual = settings.micro_tokens or MICRO_TOKENS
+    return min(state.micro_tokens or usual, usual)
 
 
 def _autocast(bf16: bool, device: str) -> contextlib.AbstractContextManager[Any]:

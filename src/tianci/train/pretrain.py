@@ -31,7 +31,10 @@ def pretrain(
     """Trains as the settings say; returns the summary that `--json` prints."""
     world = parallel.join()
     if resume:
+        given, said = sections, seed
         sections, seed = record.recorded(Path(resume))
+        if given:
+            sections = record.follow(Path(resume), given, said, sections)
     wanted: Pretrain = sections["pretrain"]
     if not wanted.corpus or not (resume or wanted.out):
         raise UserError("give --corpus and --out (or --resume with the directory of a stopped run)")
