@@ -193,6 +193,20 @@ def test_accumulation_changes_nothing(corpus: Path, tmp_path: Path) -> None:
     assert abs(float(str(whole["loss"])) - float(str(pieces["loss"]))) < 1e-4
 
 
+def test_epochs_move_the_rate_also_in_a_small_corpus(corpus: Path, tmp_path: Path) -> None:
+    def rates(out: Path, **values: object) -> tuple[int, list[float]]:
+        summary = run(corpus, out, lr=0.01, warmup=0.1, log_every=1, **values)
+        entries = map(json.loads, (out / "log.jsonl").read_text().splitlines())
+        return int(str(summary["steps"])), [e["lr"] for e in entries if e["event"] == "step"]
+
+    steps, half = rates(tmp_path / "half", epochs=0.5, length=32)
+    assert max(half) > 0.009 and half[-1] < 0.001  # it rises and falls
+    more, longer = rates(tmp_path / "longer", epochs=0.5, length=32, last_length=64, last_share=0.3)
+    peak = longer.index(max(longer))
+    assert longer[peak:] == sorted(longer[peak:], reverse=True)  # the last part begins nothing anew
+    assert 0.8 * steps < more < 1.2 * steps
+
+
 def test_longer_sequences_at_the_end(corpus: Path, tmp_path: Path) -> None:
     run(corpus, tmp_path / "run", steps=20, length=16, last_length=64, last_share=0.25)
     saved = json.loads(

@@ -197,7 +197,8 @@ class Loop:
         """Moves to the last, longer sequences when their time has come."""
         s = self.settings
         if s.last_length and self.state.phase == 0 and progress >= 1 - s.last_share:
-            self.state.phase, self.state.position = 1, Position()
+            before = self.data(0).done(self.state.position)
+            self.state.phase, self.state.position = 1, Position(before=before)
             return True
         return False
 
