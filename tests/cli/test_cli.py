@@ -151,6 +151,8 @@ def test_convert(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["fill", "mini", "[MASK]"], "is a preset, which has learned nothing"),
         (["fill", "MODEL", "x[MASK]", "--top", "0"], "--top"),
         (["fill", "MODEL", "[MASK]", "--seed", "-1"], "'--seed': -1 is not in the range"),
+        (["evaluate", "MODEL", "no-such-file"], "no-such-file: no such file or directory"),
+        (["evaluate", "MODEL", "GOOD", "--objective", "masked"], "is measured on a corpus"),
         (["embed", "MODEL", "no-such-file", "--out", "OUT/x.npy"], "no-such-file"),
         (["embed", "MODEL", "EMPTY", "--out", "OUT/x.npy"], "the file is empty"),
         (["embed", "MODEL", "BAD", "--out", "OUT/x.npy"], "BAD, line 2"),

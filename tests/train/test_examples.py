@@ -278,3 +278,9 @@ def test_recipe_finds_its_parts() -> None:
     recipe = Recipe(parse(BOTH), 40, 0.1, 300, 0)
     assert recipe.masked is not None and recipe.paired is not None
     assert replace(recipe, goal=parse("masked")).paired is None
+
+
+def test_a_vocabulary_of_special_tokens_only() -> None:
+    specials = [token for token in VOCABULARY if token.startswith("[")]
+    with pytest.raises(UserError, match="the vocabulary has special tokens only"):
+        Examples(store(), tokenizer(specials), Recipe(parse("masked", {}), 40, 0.1, 300, 1))

@@ -258,6 +258,7 @@ def test_going_on_from_another_model(
         ({"out": ""}, "give --corpus and --out"),
         ({"corpus": "nowhere"}, "nowhere: no such directory"),
         ({"preset": "minni"}, 'unknown preset "minni"'),
+        ({"start_from": "bert-mini"}, '"bert-mini" is a preset, which has learned nothing'),
         ({"objective": "maskd"}, 'unknown objective "maskd"; did you mean "masked"'),
         ({"objective": "masked+masked"}, "names an objective twice"),
         ({"objective": "next_sentence+sentence_order"}, "only one objective may decide"),

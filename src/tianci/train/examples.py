@@ -115,6 +115,11 @@ class Examples:
         self.ordinary = np.array(
             [i for i in range(len(tokenizer)) if i not in tokenizer.special_ids]
         )
+        if not len(self.ordinary):
+            raise UserError(
+                "the vocabulary has special tokens only; learn one from this text with tianci "
+                "vocab, and prepare again"
+            )
         # enough batches in a pool for a good shuffle, few enough to be built in a moment
         self.pool_tokens = max(32 * recipe.batch_tokens, 1 << 18)
 
