@@ -163,6 +163,8 @@ def _empty(
         return PlannedHead(
             model.model.config.width, build(HeadPlan, about.get("head") or {}, "head")
         )
+    if kind in family(model.family).HEADS:  # generate speaks with it; --language learns with it
+        return checkpoint.fresh_head(model.family, model.model.config, kind)
     known = family(model.family).TASK_HEADS
     if kind not in known or state.get("linear.weight", torch.empty(0)).ndim != 2:
         raise UserError(f"tianci.json of this adapter names a head, {kind!r:.100}, without weights")

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from tianci.errors import unknown
+from tianci.errors import UserError, unknown
 from tianci.goals.objectives import objective_names
 from tianci.settings import build
 from tianci.train.pretrain import pretrain as run_pretraining
@@ -56,18 +57,49 @@ def finetune(
             raise unknown("argument", name, [*known, "resume", "seed", "quiet"])
     texts = ("model", "tokenizer", "train", "dev", "test", "out", "lr")
     values = {name: str(v) if name in texts else v for name, v in names.items()}
+    values |= {name: _listed(values[name]) for name in ("column", "sweep") if name in values}
     settings = build(Finetune, values, "finetune")
     return run_finetuning(task, settings, own, seed, quiet, resume)
 
 
 def check(
-    files: Mapping[str, Any], task: str, columns: Mapping[str, str] | None = None
+    files: Mapping[str, Any] | Sequence[str | Path] | str | Path = (),
+    task: str = "",
+    columns: Mapping[str, str] | None = None,
+    **names: Any,
 ) -> list[dict[str, Any]]:
-    """Faults in labelled data, as `tianci check --json` prints them: check({"train":
-    "train.jsonl", "dev": "dev.jsonl"}, "classify")."""
-    from tianci.evaluate.check import check as find_faults
+    """Faults in labelled data, as `tianci check --json` prints them: check(["train.jsonl",
+    "dev.jsonl"], "classify"), or by split: check({"train": "a.jsonl", "dev": rows}, "classify").
 
-    return [dataclasses.asdict(found) for found in find_faults(files, task, columns)]
+    Also train, dev, test, column, model and length as on the command line, and the task's own
+    settings: classify={"many": True}.
+    """
+    from tianci.evaluate.check import check as find_faults
+    from tianci.evaluate.check import check_files
+    from tianci.goals.tasks import make_task
+    from tianci.tune.settings import Finetune
+
+    own = dict(names.pop(task, {}))
+    known = {"train": list, "dev": list, "test": list, "column": list, "model": str, "length": int}
+    for name in names:
+        if name not in known:
+            raise unknown("argument", name, [*known, "files", "task", "columns"])
+    given: dict[str, Any] = {
+        name: _listed(v) if known[name] is list else v for name, v in names.items()
+    }
+    named = {**Finetune(column=given.pop("column", [])).columns, **(columns or {})}
+    if isinstance(files, Mapping):
+        if given:
+            raise UserError(
+                f"check: give {next(iter(given))} with a list of files, not with splits"
+            )
+        found = find_faults(files, make_task(task, own), named)
+    else:
+        given["model"] = str(given.get("model", ""))
+        found = check_files(
+            _listed(files), task=task, columns=named, settings=own, **given
+        ).findings
+    return [dataclasses.asdict(one) for one in found]
 
 
 def compare(
@@ -85,6 +117,11 @@ def compare(
     texts = ("data", "out", "title")
     values = {name: str(v) if name in texts else v for name, v in names.items()}
     return run_comparison(recipes, options={"compare": values}, seed=seed, quiet=quiet)
+
+
+def _listed(value: Any) -> list[Any]:
+    """Several values, or one alone."""
+    return [value] if isinstance(value, str | Path) else list(value)
 
 
 def _fields(kind: type) -> list[str]:

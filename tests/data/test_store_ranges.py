@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tianci.data.corpus import Split
 from tianci.data.store import SplitStore
 from tianci.train.examples import joined_ranges
 
@@ -42,3 +43,25 @@ def test_ranges_that_touch_are_read_at_once() -> None:
     ]
     assert joined_ranges(np.array([[3, 5, 5, 8], [8, 9, 20, 21]])) == [(3, 9), (20, 21)]
     assert joined_ranges(np.zeros((0, 2), np.int64)) == []
+
+
+def test_sentences_of_many_documents() -> None:
+    """Documents of several shards, in any order, one of them twice."""
+    dice, shards = np.random.default_rng(0), []
+    for documents in (3, 1, 7):
+        lengths = dice.integers(1, 5, documents)
+        tokens = np.cumsum([0, *dice.integers(1, 9, lengths.sum())], dtype=np.int32)
+        shards.append(
+            SimpleNamespace(
+                token_count=int(tokens[-1]), document_count=documents, sentences=tokens,
+                sentence_count=int(lengths.sum()),
+                documents=np.cumsum([0, *lengths], dtype=np.int32),
+            )
+        )  # fmt: skip
+    store = SplitStore(Split(shards))
+    some = np.append(dice.permutation(11), 4)
+    borders, counts = store.many_sentences(some)
+    assert borders.dtype == counts.dtype == np.int64
+    parts = np.split(borders, np.cumsum(counts)[:-1])
+    for number, mine in zip(some.tolist(), parts, strict=True):
+        assert mine.tolist() == store.sentences(number).tolist()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from itertools import islice, pairwise, repeat
 
 import numpy as np
 import pytest
 
 from tests.goals.tiny import Dice
 from tianci.goals.objectives.segments import (
+    Borders,
     Chunk,
+    Targets,
     chunk,
     fit,
     target_length,
-    target_lengths,
     whole,
 )
 
@@ -23,30 +23,43 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+def laid(documents: list[Borders]) -> tuple[Borders, Borders]:
+    """Documents end to end: the borders of all their sentences, and where each begins."""
+    sizes = [int(borders[-1]) for borders in documents]
+    firsts = np.cumsum([0, *sizes[:-1]])
+    return np.concatenate([b + at for b, at in zip(documents, firsts, strict=True)]), firsts
+
+
+# one document, and so many that they are cut side by side
+@pytest.mark.parametrize("copies", [1, 40])
 @pytest.mark.parametrize(
     ("borders", "expected"),
     [
-        ([0, 3, 5, 9], [(0, 5), (5, 9)]),  # as many whole sentences as fit
-        ([7, 10, 12, 16], [(7, 12), (12, 16)]),  # a document that begins elsewhere
-        ([0, 12], [(0, 5), (5, 10), (10, 12)]),  # a long sentence is cut, not dropped
-        ([0, 2, 9, 10], [(0, 2), (2, 7), (7, 10)]),
-        ([0, 5, 10], [(0, 5), (5, 10)]),
-        ([0, 1], [(0, 1)]),
+        ([0, 3, 5, 9], [0, 5]),  # as many whole sentences as fit
+        ([0, 12], [0, 5, 10]),  # a long sentence is cut, not dropped
+        ([0, 2, 9, 10], [0, 2, 7]),
+        ([0, 5, 10], [0, 5]),
+        ([0, 1], [0]),
     ],
 )
-def test_whole(borders: list[int], expected: list[tuple[int, int]]) -> None:
-    assert list(pairwise(whole(borders, repeat(5)))) == expected
+def test_whole(borders: list[int], expected: list[int], copies: int) -> None:
+    found = whole(*laid([np.array(borders)] * copies), Targets(5, 0.0, rng()))
+    assert found.tolist() == [n * borders[-1] + at for n in range(copies) for at in expected]
 
 
 @pytest.mark.parametrize("short", [0.0, 0.1, 1.0])
-def test_whole_uses_every_token_once(short: float) -> None:
+def test_whole_cuts_nothing_too_long_and_nothing_across_documents(short: float) -> None:
     r = rng(1)
-    for _ in range(200):
-        borders = 100 + np.cumsum([0, *r.integers(1, 30, int(r.integers(1, 20)))])
-        spans = list(pairwise(whole(borders.tolist(), target_lengths(24, short, r))))
-        used = [token for start, end in spans for token in range(start, end)]
-        assert used == list(range(100, int(borders[-1])))
-        assert all(1 <= end - start <= 24 for start, end in spans)
+    for count in (1, 3, 17, 100):
+        sizes = [r.integers(1, 30, int(r.integers(1, 20 if n else 400))) for n in range(count)]
+        borders, firsts = laid([np.cumsum([0, *some]) for some in sizes])
+        found = whole(borders, firsts, Targets(24, short, r))
+        lengths = np.diff(found, append=borders[-1])
+        assert lengths.min() >= 1 and lengths.max() <= 24
+        assert set(firsts.tolist()) <= set(found.tolist())
+        if not short:  # a cut inside a sentence comes only after 24 tokens without a border
+            inside = np.flatnonzero(~np.isin(found, borders))
+            assert (lengths[inside - 1] == 24).all()
 
 
 def test_target_length() -> None:
@@ -55,7 +68,7 @@ def test_target_length() -> None:
     r = rng(2)
     for lengths in (
         np.array([target_length(126, 0.1, r) for _ in range(20000)]),
-        np.array(list(islice(target_lengths(126, 0.1, r), 20000))),
+        Targets(126, 0.1, r).take(20000),
     ):
         assert lengths.min() == 2 and lengths.max() == 126
         share = 0.1 * 124 / 125  # one short one in 125 is as long as the others

@@ -3,6 +3,8 @@ sentence-transformers."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import tianci
 from tests.goals import tiny
 from tests.goals.small_training import row, teach
 from tests.parity.family import loud
@@ -90,6 +93,9 @@ def test_rows_say_what_is_learned() -> None:
     assert learn(row(**pair, label="4.5"), row(**pair, label="0")) == "scores"
     assert learn(row(**pair, label="1"), row(**pair, label="0"), how="scores") == "scores"
     assert learn(row(**pair), how="texts") == "texts"
+    scored = [replace(row(**pair, label=n), file="dev.jsonl") for n in "04"]
+    assert learn(row(**single), *scored) == "texts"  # dev may know more than train
+    assert learn(row(**pair), *scored) == "pairs"
     known = {"positive": "entailment"}
     assert learn(row(**pair, label="entailment"), row(**pair, label="x"), **known) == "scores"
 
@@ -261,6 +267,24 @@ def test_parity_sentence_transformers_loads_it(pooling: str, tmp_path: Path) -> 
     ours = np.stack([one[0] for one in answer(model, task, rows, LIMIT)])
     np.testing.assert_allclose(ours, expected, atol=1e-5)
     np.testing.assert_allclose(load(tmp_path / "m").embed(texts), expected, atol=1e-5)
+
+
+def test_a_finished_run_loads_in_sentence_transformers(tmp_path: Path) -> None:
+    """Learned from raw text, chosen by scored pairs, pooled in another way than the usual one."""
+    st = pytest.importorskip("sentence_transformers", reason="parity needs the dev extra")
+    checkpoint.write(tmp_path / "base", model_for(Similar(how="pairs")))
+    (tmp_path / "train.txt").write_text("a b c\n天 地\nh g f e\nb a\n" * 5, encoding="utf-8")
+    scored = [{"text": "a b", "pair": "a c", "label": 4}, {"text": "天", "pair": "d", "label": 1}]
+    lines = [json.dumps(one, ensure_ascii=False) for one in scored]
+    (tmp_path / "dev.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    found = tianci.finetune(
+        "similar", model=tmp_path / "base", train=tmp_path / "train.txt", pooling="max",
+        dev=tmp_path / "dev.jsonl", out=tmp_path / "out", steps=1, force=True,
+    )  # fmt: skip
+    assert found["metric"] == "spearman"
+    theirs = st.SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(["a b c", "天"])
+    np.testing.assert_allclose(tianci.load(tmp_path / "out").embed(["a b c", "天"]), theirs,
+                               atol=1e-5)  # fmt: skip
 
 
 def test_a_whole_trial(tmp_path: Path) -> None:

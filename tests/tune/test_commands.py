@@ -12,6 +12,7 @@ import pytest
 import tianci
 from tests.tune.conftest import write_rows
 from tianci.cli import main
+from tianci.errors import UserError
 
 
 def call(*arguments: object) -> int:
@@ -45,6 +46,29 @@ def test_predict_keeps_order_and_goes_on_after_a_bad_row(tuned, tmp_path, capsys
         a["label"] == g["label"] for a, g in zip(answers, good, strict=True) if "error" not in a
     ]
     assert sum(right) >= 25
+
+
+def test_predict_goes_on_after_a_row_that_only_the_task_finds_wrong(base, tmp_path, capsys) -> None:
+    rows = [{"context": "我们", "question": "天", "choices": ["天", "雨"], "label": n % 2}
+            for n in range(20)]  # fmt: skip
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert call("finetune", "choose", "--model", base, "--train", tmp_path / "train.jsonl", "--out",
+                tmp_path / "out", "--steps", 1, "--force", "-q") == 0  # fmt: skip
+    lines[0] = lines[2] = json.dumps({**rows[0], "choices": []})
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines[:5]), encoding="utf-8")
+    capsys.readouterr()
+    assert call("predict", tmp_path / "out", tmp_path / "rows.jsonl", "-q") == 1
+    out, err = capsys.readouterr()
+    assert ["error" in json.loads(line) for line in out.splitlines()] == [1, 0, 1, 0, 0]
+    assert "rows.jsonl, line 1: the list of choices is empty" in err and "line 3" in err
+
+
+def test_predict_says_that_there_are_no_rows(tuned, tmp_path, capsys) -> None:
+    (tmp_path / "none.jsonl").write_text("")
+    assert call("predict", tuned, tmp_path / "none.jsonl") == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "no rows in it" in err and len(err.splitlines()) == 1
 
 
 def test_predict_reads_standard_input(tuned, capsys, monkeypatch) -> None:
@@ -100,3 +124,20 @@ def test_check_names_file_and_line(tmp_path, capsys) -> None:
     found = json.loads(capsys.readouterr().out)
     assert {"file", "line", "fault", "advice"} <= set(found[0])
     assert ("two labels for one text", 3) in {(f["fault"], f["line"]) for f in found}
+
+
+def test_check_in_python_takes_what_the_command_takes(tmp_path, capsys) -> None:
+    for name in ("train", "dev"):
+        rows = ['{"body": "我", "label": "+"}', '{"body": "天", "label": "-"}', '{"label": "-"}']
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    files = [tmp_path / "train.jsonl", tmp_path / "dev.jsonl"]
+    call("check", *files, "--task", "classify", "--column", "text=body", "--json", "-q")
+    wanted = json.loads(capsys.readouterr().out)
+    assert len(wanted) > 2
+    assert tianci.check(files, "classify", {"text": "body"}) == wanted
+    assert tianci.check(files, task="classify", column="text=body") == wanted
+    by_split = {"train": files[0], "dev": files[1]}
+    assert tianci.check(task="classify", column=["text=body"], **by_split) == wanted
+    assert tianci.check(by_split, "classify", {"text": "body"}) == wanted
+    with pytest.raises(UserError, match='unknown argument "collumn"'):
+        tianci.check(files, "classify", collumn="text=body")

@@ -19,9 +19,11 @@ from tianci.data.rows import read_rows
 from tianci.errors import UserError
 from tianci.goals.tasks import make_task
 from tianci.manifest import checksum
+from tianci.tune.run import split_rows
 from tianci.tune.settings import Finetune
 
 FAST = {"epochs": 8, "lr": "3e-3", "batch": 16, "dropout": 0.0}
+SMALL_ADAPTERS = {"strategy": "adapters", "adapter_size": 4}
 
 
 def tune(base: Path, reviews: dict[str, Path], out: Path, **more):
@@ -74,6 +76,40 @@ def test_transformers_gives_the_same_logits_and_names(base, reviews, tmp_path) -
         assert abs(answer["+"] - expected[0]) < 1e-5
 
 
+def test_a_number_and_spans_load_there_whatever_the_base_was_tuned_for(
+    base, reviews, tmp_path
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="parity needs the dev extra")
+    import torch
+
+    three = [json.dumps({"text": f"我们{w}", "label": w}, ensure_ascii=False) for w in "天气雨" * 9]
+    (tmp_path / "three.jsonl").write_text("\n".join(three), encoding="utf-8")
+    tianci.finetune("classify", model=base, train=tmp_path / "three.jsonl", out=tmp_path / "first",
+                    steps=1, force=True)  # fmt: skip
+    numbers = [json.dumps({"text": f"我们{'天' * n}", "label": n / 2}, ensure_ascii=False)
+               for n in range(1, 20)]  # fmt: skip
+    (tmp_path / "numbers.jsonl").write_text("\n".join(numbers), encoding="utf-8")
+    for start in (base, tmp_path / "first"):
+        out = tmp_path / f"number-{start.name}"
+        tianci.finetune(
+            "regress", model=start, train=tmp_path / "numbers.jsonl", out=out, steps=1, force=True
+        )
+        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(out).eval()
+        assert (theirs.config.num_labels, theirs.config.problem_type) == (1, "regression")
+        ours = tianci.load(out)
+        said = theirs(input_ids=torch.tensor(ours.tokenizer.ids(["我们天天"]))).logits.item()
+        assert abs(said - ours("我们天天")["score"]) < 1e-5
+
+    asked = [json.dumps({"context": f"我们有{w}", "question": "天",
+                         "answers": [{"text": w, "answer_start": 3}]},
+                        ensure_ascii=False) for w in "天气雨散人大中到说国"]  # fmt: skip
+    (tmp_path / "asked.jsonl").write_text("\n".join(asked), encoding="utf-8")
+    tianci.finetune("answer", model=tmp_path / "first", train=tmp_path / "asked.jsonl",
+                    out=tmp_path / "spans", steps=1, force=True)  # fmt: skip
+    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "spans")
+    assert theirs.config.num_labels == 2 and theirs.config.problem_type is None
+
+
 def test_their_classifier_loads_here(base, tmp_path) -> None:
     transformers = pytest.importorskip("transformers", reason="parity needs the dev extra")
     import torch
@@ -104,8 +140,22 @@ def test_dev_is_held_back_when_there_is_none(base, reviews, tmp_path) -> None:
     assert summary["rows"] == {"train": 216, "dev": 24}
 
 
+def test_what_is_held_back_has_each_label_with_its_share(tmp_path) -> None:
+    lines = [f'{{"text": "{n}", "label": "{"rare" if n % 20 == 3 else "usual"}"}}'
+             for n in range(200)]  # fmt: skip
+    (tmp_path / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    settings, drawn = Finetune(train=str(tmp_path / "train.jsonl")), set()
+    for seed in range(20):
+        rows = split_rows(make_task("classify"), settings, seed)
+        held = [row.values["text"] for row in rows["dev"]]
+        assert len(rows["train"]) == 180 and len(set(held)) == 20
+        assert sum(row.values["label"] == "rare" for row in rows["dev"]) == 1
+        drawn.update(held)
+    assert len(drawn) > 150  # other rows with another seed
+
+
 def test_a_sweep_and_seeds_are_chosen_by_dev(base, reviews, tmp_path) -> None:
-    summary = tune(base, reviews, tmp_path / "out", sweep=["lr=1e-7,3e-3"], seeds=2, epochs=4)
+    summary = tune(base, reviews, tmp_path / "out", sweep="lr=1e-7,3e-3", seeds=2, epochs=4)
     assert len(summary["trials"]) == 4
     assert summary["chosen"]["lr"] == 3e-3
     assert summary["spread"]["count"] == 2
@@ -181,6 +231,30 @@ def test_adapters_are_one_small_file_for_their_base(base, reviews, tmp_path) -> 
 
 @pytest.mark.parametrize(
     "more",
+    [{"reinit": 1}, {"language": 0.5}, {"layers": 1, "mix": True}, {"strategy": "full+adapters"}],
+)
+def test_adapters_with_other_ways_load_as_they_were_measured(base, reviews, tmp_path, more) -> None:
+    tune(base, reviews, tmp_path / "out", **{**SMALL_ADAPTERS, "epochs": 2, **more})
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text())["dev"]["scores"]
+    loaded = tianci.load(tmp_path / "out")
+    rows = read_rows(reviews["dev"], loaded.task.columns())
+    right = np.array([row.values["label"] == "-" for row in rows])
+    said = np.array([answer["scores"]["-"] for answer in loaded.predict(rows)])
+    better = (said[right][:, None] > said[~right]).mean()  # AUC, by its definition
+    assert abs(better - scores["auc"]) < 1e-3
+
+
+def test_adapters_that_generate_can_be_loaded(base, tmp_path) -> None:
+    rows = [json.dumps({"source": f"我{a}天{b}", "target": f"天{b}"}, ensure_ascii=False)
+            for a in "你他们有的是" for b in "不了在人大中"]  # fmt: skip
+    (tmp_path / "train.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    tianci.finetune("generate", model=base, train=tmp_path / "train.jsonl", out=tmp_path / "out",
+                    steps=2, force=True, generate={"longest": 8}, **SMALL_ADAPTERS)  # fmt: skip
+    assert tianci.load(tmp_path / "out")("我你天不")["text"] is not None
+
+
+@pytest.mark.parametrize(
+    "more",
     [
         {"layers": 1},
         {"pooling": "mean-max"},
@@ -248,6 +322,9 @@ def test_kill_and_resume_give_the_same_bits(base, reviews, tmp_path) -> None:
     [
         ({"strategy": "fulll"}, 'did you mean "full"'),
         ({"strategy": "head+adapters"}, "nothing else learns"),
+        ({"strategy": "adapters", "adapter_size": 33}, "the model is only 32 wide"),
+        ({"strategy": "head", "reinit": 1}, "the layers do not learn there"),
+        ({"strategy": "head", "language": 0.5}, "the layers do not learn there"),
         ({"layers": 9}, "has 2 layers"),
         ({"pooling": "meen"}, 'unknown pooling "meen"'),
         ({"length": 1000}, "reads 64 tokens"),
@@ -268,8 +345,56 @@ def test_one_class_stops_the_run(base, tmp_path) -> None:
         json.dumps({"text": f"我们{w}", "label": "+"}, ensure_ascii=False) for w in "天气上人大"
     ]
     (tmp_path / "one.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(UserError, match="one class only"):
+    with pytest.raises(UserError, match=r"line 1: one class only \(all"):
         tianci.finetune("classify", model=base, train=tmp_path / "one.jsonl", out=tmp_path / "o")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"sweep": ["lr=1e-5,x"]}, '"x" is not a number'),
+        ({"sweep": ["batch=8,16"]}, "only lr=A,B,C can be swept"),
+        ({"warmup": 2.0}, "--warmup is 2.0"),
+        ({"warmup": float("nan")}, "--warmup is nan"),
+        ({"epochs": float("nan")}, "--epochs must be more than 0"),
+        ({"minutes": float("inf")}, "--minutes must be more than 0"),
+        ({"steps": 2, "minutes": 1.0}, "both say when to stop"),
+        ({"clip": -1.0}, "clip must be 0 or more"),
+        ({"weight_decay": float("nan")}, "weight_decay must be 0 or more"),
+        ({"language": -0.5}, "language must be 0 or more"),
+        ({"save_every": -1}, "save_every must be 0 or more"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_at_once(wrong, said) -> None:
+    with pytest.raises(UserError, match=said):
+        Finetune(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"layers": 99}, "the model has 2 layers"),
+        ({"pooling": "foo"}, "unknown pooling"),
+        ({"metric": "foo"}, "unknown metric"),
+        ({"crf": True}, "needs a label per token"),
+    ],
+)
+def test_a_refused_command_leaves_nothing_and_can_be_corrected(
+    base, reviews, tmp_path, wrong, said
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(UserError, match=said):
+        tune(base, reviews, out, **wrong)
+    assert not out.exists()
+    assert tune(base, reviews, out, steps=1)["dev"]  # not: "already holds a run"
+
+
+def test_a_score_that_needs_both_classes_can_be_the_metric(base, reviews, tmp_path) -> None:
+    rows = reviews["dev"].read_text(encoding="utf-8").splitlines()
+    rows.sort(key=lambda row: '"+"' in row)  # the first ones have one class
+    (tmp_path / "dev.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    found = tune(base, reviews, tmp_path / "o", dev=tmp_path / "dev.jsonl", metric="auc", steps=1)
+    assert found["metric"] == "auc"
 
 
 def test_defaults_follow_the_number_of_rows() -> None:
@@ -278,6 +403,7 @@ def test_defaults_follow_the_number_of_rows() -> None:
     assert (many.batch_rows(20_000), many.planned_epochs(20_000)) == (32, 3.0)
     assert Finetune(lr="auto").rates(256) == [1e-4, 2e-4, 4e-4]
     assert Finetune(sweep=["lr=1e-5,2e-5"]).rates(256) == [1e-5, 2e-5]
+    assert Finetune(sweep=["lr=1e-5", "lr=2e-5,1e-5"]).rates(256) == [1e-5, 2e-5]
 
 
 def test_many_labels_at_once(base, tmp_path) -> None:
@@ -291,12 +417,25 @@ def test_many_labels_at_once(base, tmp_path) -> None:
     (tmp_path / "dev.jsonl").write_text("\n".join(rows[160:]), encoding="utf-8")
     summary = tianci.finetune(
         "classify", model=base, train=tmp_path / "train.jsonl", dev=tmp_path / "dev.jsonl",
-        out=tmp_path / "out", classify={"many": True}, metric="micro_f1",
+        out=tmp_path / "out", classify={"many": True},
         pooling="max", **{**FAST, "epochs": 12},
     )  # fmt: skip
-    assert summary["dev"]["micro_f1"] > 0.9
+    assert summary["metric"] == "micro_f1" and summary["dev"]["micro_f1"] > 0.9
     answer = tianci.load(tmp_path / "out")("雨国我你他们有")
     assert answer["labels"] == ["国", "雨"]
+
+
+def test_many_labels_that_are_the_same_for_all_rows_are_noticed(tmp_path) -> None:
+    lines = [f'{{"text": "{n}", "label": {json.dumps(["a", "b"][: n % 3])}}}' for n in range(12)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    task = make_task("classify", {"many": True, "labels": ["a", "b"]})
+    rows = read_rows(tmp_path / "rows.jsonl", task.columns())
+    none, one = [np.array([-1.0, -2.0])] * 12, [np.array([1.0, -2.0])] * 12
+    assert task.trouble(rows, none, {}) == "it gives no label to all 12 dev rows"
+    assert task.trouble(rows, one, {}) == 'it gives "a" to all 12 dev rows'
+    assert task.trouble(rows, [*none[:6], *one[:6]], {}) is None
+    with pytest.raises(UserError, match=r"a list, not a label; .* --set classify.many=true"):
+        read_rows(tmp_path / "rows.jsonl", make_task("classify").columns())
 
 
 def test_task_tables_survive_json() -> None:

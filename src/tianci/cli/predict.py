@@ -77,10 +77,13 @@ def predict(
 def _answers(predictor: Any, rows: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Each row (or what was wrong with it) and its answer, in order."""
     from tianci.data.rows import Row
+    from tianci.data.rows_lines import RowError
 
     waiting: list[Any] = []
     size = 1  # the first answer comes at once; then more and more together
     for row in rows:
+        if not isinstance(row, Row | RowError):
+            raise row  # not about a row: there are none
         waiting.append(row)
         if len(waiting) >= size:
             yield from _answer_all(predictor, waiting, Row)
@@ -91,6 +94,16 @@ def _answers(predictor: Any, rows: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
 def _answer_all(
     predictor: Any, rows: list[Any], kind: type
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
-    good = iter(predictor.predict([row for row in rows if isinstance(row, kind)]))
+    from tianci.errors import UserError
+
+    try:
+        good = iter(predictor.predict([row for row in rows if isinstance(row, kind)]))
+    except UserError as error:  # a row that only the task finds wrong (no choices, ...)
+        if len(rows) == 1:
+            yield error, {"error": str(error)}
+            return
+        for row in rows:  # alone, so that the others are answered
+            yield from _answer_all(predictor, [row], kind)
+        return
     for row in rows:
         yield row, (next(good) if isinstance(row, kind) else {"error": str(row)})

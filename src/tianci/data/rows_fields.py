@@ -102,7 +102,9 @@ def _label(value: Any, field: Field) -> str:
         return str(int(value))  # tables with gaps turn 1 into 1.0
     if isinstance(value, int | float):
         return str(value)
-    raise ValueError(f"holds {_what(value)}, not a label")
+    way_out = "; for several labels per text: --set classify.many=true"
+    hint = way_out if isinstance(value, list) else ""
+    raise ValueError(f"holds {_what(value)}, not a label{hint}")
 
 
 def _labels(value: Any, field: Field) -> list[str]:

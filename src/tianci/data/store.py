@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -33,9 +34,12 @@ class Store(ABC):
     def word_starts(self, start: int, end: int) -> NDArray[np.bool_] | None:
         """Where words begin in that range, if the store knows."""
 
-    def borders(self, document: int) -> tuple[list[int], int]:
-        """The sentences as plain numbers, to each of which the second value is to be added."""
-        return self.sentences(document).tolist(), 0
+    def many_sentences(
+        self, documents: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """`sentences` of many documents end to end, and how many numbers each of them has."""
+        found = [self.sentences(document) for document in documents.tolist()]
+        return np.concatenate(found), np.array([len(one) for one in found], np.int64)
 
     def read_all(self, ranges: Iterable[tuple[int, int]]) -> list[NDArray[Any]]:
         """The tokens of many ranges."""
@@ -55,14 +59,29 @@ class SplitStore(Store):
         return self.split.documents
 
     def sentences(self, document: int) -> NDArray[np.int64]:
-        borders, base = self.borders(document)
-        return np.array(borders, np.int64) + base
-
-    def borders(self, document: int) -> tuple[list[int], int]:
-        # counted in its shard: adding where the shard begins costs more than all the rest
         shard, local = self.split.locate(document)
         first, last = shard.documents.item(local), shard.documents.item(local + 1)
-        return shard.sentences[first : last + 1].tolist(), self._base[id(shard)]
+        return shard.sentences[first : last + 1].astype(np.int64) + self._base[id(shard)]
+
+    def many_sentences(
+        self, documents: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        which, firsts, counts = (table[documents] for table in self._tables)
+        shards, ends = self.split.shards, firsts + counts
+        parts = zip(which.tolist(), firsts.tolist(), ends.tolist(), strict=True)
+        found = np.concatenate([shards[at].sentences[first:end] for at, first, end in parts])
+        bases = np.array(self._first)[which]
+        return found + np.repeat(bases, counts), counts.astype(np.int64)
+
+    @cached_property
+    def _tables(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+        """Of each document: its shard, its first sentence there, and how many borders it has."""
+        inside = [shard.documents for shard in self.split.shards]
+        return (
+            np.repeat(np.arange(len(inside), dtype=np.int32), [len(one) - 1 for one in inside]),
+            np.concatenate([one[:-1] for one in inside]),
+            np.concatenate([np.diff(one) + 1 for one in inside]),
+        )
 
     def read(self, start: int, end: int) -> NDArray[Any]:
         found = [shard.tokens[a:b] for shard, a, b in self._pieces(start, end)]

@@ -13,19 +13,6 @@ def longest_first(lengths: Ids, numbers: Ids) -> Ids:
     return numbers[np.argsort(-lengths[numbers], kind="stable")]
 
 
-def begins(lengths: Ids) -> Ids:
-    """Where each example begins."""
-    found: Ids = np.cumsum(lengths) - lengths
-    return found
-
-
-def ranges(first: Ids, lengths: Ids) -> Ids:
-    """All numbers of ranges end to end, each from its first one on."""
-    found: Ids = np.repeat(first - begins(lengths), lengths)
-    found += np.arange(len(found))
-    return found
-
-
 def plan(lengths: Ids, budget: int, rng: np.random.Generator) -> list[Ids]:
     """All examples in random order, cut into batches of about `budget` tokens."""
     order = rng.permutation(len(lengths))

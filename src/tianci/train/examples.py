@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tianci.batch import Batch
+from tianci.data import end_to_end
 from tianci.data.store import Store
 from tianci.errors import UserError
 from tianci.goals.base import Joint
@@ -25,11 +26,10 @@ from tianci.goals.objectives.masked import Masked
 from tianci.goals.objectives.segments import (
     Example,
     Pairing,
-    target_lengths,
+    Targets,
     whole,
 )
 from tianci.text.tokenizer import Tokenizer
-from tianci.train import drawing
 from tianci.train.joined import JoinedStore
 from tianci.train.laid import LaidPool
 from tianci.train.pool import Pool
@@ -206,29 +206,43 @@ class Examples:
     def single(self, document: int, order: Ids, rng: np.random.Generator) -> tuple[Ids, int]:
         """Examples of one segment as (E, 4) spans, and where the pool after them begins.
 
-        Plain lists of numbers: an object for each example would take longer than all the rest.
+        All documents of a pool at once: one by one they would take longer than all the rest.
         """
-        targets = target_lengths(self.room, self.recipe.short, rng)
-        starts: list[int] = []
-        ends: list[int] = []
-        bases: list[int] = []
-        counts: list[int] = []
-        tokens, place = 0, document
-        while place < len(order) and tokens < self.pool_tokens:
-            borders, base = self.store.borders(int(order[place]))
-            cuts = whole(borders, targets)
-            starts += cuts[:-1]
-            ends += cuts[1:]
-            bases.append(base)
-            counts.append(len(cuts) - 1)
-            tokens += cuts[-1] - cuts[0]
-            place += 1
+        borders, counts, place = self.next_documents(document, order)
+        behind = np.cumsum(counts)
+        firsts, lasts = borders[behind - counts], borders[behind - 1]
+        sizes = lasts - firsts
+        laid = end_to_end.begins(sizes)  # where a document begins when they lie end to end
+        targets = Targets(self.room, self.recipe.short, rng)
+        starts = whole(borders + np.repeat(laid - firsts, counts), laid, targets)
+        shift = (firsts - laid)[np.searchsorted(laid, starts, side="right") - 1]
         spans = np.zeros((len(starts), 4), np.int64)
-        spans[:, 0], spans[:, 1] = starts, ends
-        spans[:, :2] += np.repeat(bases, counts)[:, None]
+        spans[:, 0] = starts + shift
+        spans[:, 1] = np.append(starts[1:], sizes.sum()) + shift
         if isinstance(self.store, JoinedStore):
             spans = self.store.trimmed(spans)
         return spans, place
+
+    def next_documents(self, document: int, order: Ids) -> tuple[Ids, Ids, int]:
+        """The sentences of the next documents, as many as a pool has tokens for, end to end; how
+        many borders each has; and the document behind them."""
+        found: list[tuple[Ids, Ids]] = []
+        place, missing, count = document, self.pool_tokens, 64
+        while place < len(order) and missing > 0:
+            some = order[place : place + count]
+            borders, counts = self.store.many_sentences(some)
+            behind = np.cumsum(counts)
+            sizes = np.cumsum(borders[behind - 1] - borders[behind - counts])
+            taken = min(len(some), int(np.searchsorted(sizes, missing)) + 1)
+            found.append((borders[: behind[taken - 1]], counts[:taken]))
+            missing -= int(sizes[taken - 1])
+            place += taken
+            count = 1 + missing * taken // int(sizes[taken - 1])  # if the next ones are alike
+        return (
+            np.concatenate([borders for borders, _ in found]),
+            np.concatenate([counts for _, counts in found]),
+            place,
+        )
 
     def cutting(self, rng: np.random.Generator) -> Callable[[int], Iterable[Example]]:
         """What cuts a document into examples, where these are more than one segment of text."""
@@ -256,7 +270,7 @@ class Examples:
         first, second = spans[:, 1] - spans[:, 0], spans[:, 3] - spans[:, 2]
         lengths = first + second + (3 if paired else 2)
         total = int(lengths.sum())
-        begins = drawing.begins(lengths)
+        begins = end_to_end.begins(lengths)
         middles, lasts = begins + 1 + first, begins + lengths - 1
         special = np.zeros(total, bool)
         special[begins] = special[middles] = special[lasts] = True

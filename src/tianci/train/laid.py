@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from tianci.batch import Batch, Layout
+from tianci.data import end_to_end
 from tianci.goals.laying import Laid
 from tianci.goals.objectives.segments import Example
 from tianci.train import drawing
@@ -31,11 +32,11 @@ class Rows:
     @cached_property
     def begins(self) -> Ids:
         """(E,) where each sequence begins."""
-        return drawing.begins(self.lengths)
+        return end_to_end.begins(self.lengths)
 
     def batch(self, numbers: Ids, prefix: Sequence[int] | None = None) -> Batch:
         """These sequences, in the order given."""
-        index = drawing.ranges(self.begins[numbers], self.lengths[numbers])
+        index = end_to_end.ranges(self.begins[numbers], self.lengths[numbers])
         tokens = torch.from_numpy(self.ids[index])
         return Batch(tokens, Layout(self.lengths[numbers].tolist(), prefix=prefix))
 

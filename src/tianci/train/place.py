@@ -26,16 +26,17 @@ def check_target(run: Path) -> None:
 def publish(folder: Path, run: Path) -> None:
     """Puts the files of a checkpoint at the top of the run: linked where possible, each in one
     move. The weights come last but for the manifest: where they are, everything is."""
-    names = []
-    for path in sorted(folder.iterdir(), key=lambda path: path.suffix == ".safetensors"):
-        if path.is_file() and path.name != manifest.MANIFEST:
-            names.append(path.name)
-            beside = run / f".{path.name}.publish_.tmp"  # a name that `files.sweep` knows
-            beside.unlink(missing_ok=True)
-            try:
-                os.link(path, beside)
-            except OSError:
-                with explained(run / path.name, path.stat().st_size), discarded(beside):
-                    shutil.copy(path, beside)
-            os.replace(beside, run / path.name)
+    # also what lies deeper (1_Pooling of sentence-transformers), but not what only a resume needs
+    names = [name for name in manifest.inside(folder) if not name.startswith("resume/")]
+    for name in sorted(names, key=lambda name: (name.endswith(".safetensors"), name)):
+        path, target = folder / name, run / name
+        target.parent.mkdir(exist_ok=True)
+        beside = target.parent / f".{path.name}.publish_.tmp"  # a name that `files.sweep` knows
+        beside.unlink(missing_ok=True)
+        try:
+            os.link(path, beside)
+        except OSError:
+            with explained(target, path.stat().st_size), discarded(beside):
+                shutil.copy(path, beside)
+        os.replace(beside, target)
     manifest.seal(run, names)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from tianci.batch import Batch, Layout
+from tianci.data import end_to_end
 from tianci.train import drawing
 from tianci.train.drawing import Ids
 
@@ -31,7 +32,7 @@ class Pool:
     @cached_property
     def begins(self) -> Ids:
         """(E,) where each example begins."""
-        return drawing.begins(self.lengths)
+        return end_to_end.begins(self.lengths)
 
     def sort(self, numbers: Ids) -> Ids:
         """The order in which a batch holds its examples: longest first."""
@@ -81,10 +82,10 @@ class Pool:
         lengths, old = self.lengths[order], self.begins[order]
         parts = list(zip(old.tolist(), (old + lengths).tolist(), strict=True))
         first, counts = self.asked[order], np.diff(self.asked)[order]
-        asked = drawing.ranges(first, counts)
+        asked = end_to_end.ranges(first, counts)
         pool = Pool(
             np.concatenate([self.seen[a:b] for a, b in parts]),
-            self.places[asked] + np.repeat(drawing.begins(lengths) - old, counts),
+            self.places[asked] + np.repeat(end_to_end.begins(lengths) - old, counts),
             self.answers[asked],
             None if self.segments is None
             else np.concatenate([self.segments[a:b] for a, b in parts]),

@@ -27,6 +27,7 @@ from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
 from tianci.files import read_json, remove_directory, write_directory, write_json
 from tianci.train import parallel
+from tianci.train.average import AVERAGE
 from tianci.train.examples import Position
 from tianci.train.optimizer import MOMENTS
 from tianci.train.parallel import World
@@ -68,9 +69,9 @@ def save(
     return folder
 
 
-def bytes_needed(model: Checkpoint, keep: int) -> int:
+def bytes_needed(model: Checkpoint, keep: int, average: bool = False) -> int:
     """Room for the checkpoints of a run with Adam: a new one is whole before an old one goes."""
-    return 3 * 4 * model.parameter_count * (keep + 1)
+    return (4 if average else 3) * 4 * model.parameter_count * (keep + 1)
 
 
 def folder_of(run: Path, step: int) -> Path:
@@ -147,7 +148,7 @@ def restore(folder: Path, optimizer: torch.optim.Optimizer) -> State:
         found = {kind: moments[name] for kind, name in places.pop(str(number), {}).items()}
         fits = all(value.shape == (() if kind == "step" else parameter.shape)
                    and value.dtype == parameter.dtype for kind, value in found.items())  # fmt: skip
-        if not fits or (found and found.keys() != kept):
+        if not fits or (found and found.keys() - {AVERAGE} != kept):
             raise UserError(f"{file}: what is kept of weight {number} does not fit this run")
         optimizer.state[parameter] = {
             kind: value.to("cpu" if kind == "step" else parameter.device)

@@ -88,7 +88,8 @@ def _run(
     # labels that only dev or test have can never be predicted, but count as errors
     made = made.learn([row for found in rows.values() for row in found])
     work = _work(made, settings, rows, limit, base.model.config.width, tokenizer, quiet)
-    if work.world.first and not (out / "run.json").exists():
+    fresh = work.world.first and not (out / "run.json").exists()
+    if fresh:
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "run.json", {"tianci": __version__, **asked, "asked": asked})
     try:
@@ -98,9 +99,24 @@ def _run(
         raise Stopped(
             stop.number, f"stopped and saved; go on with: tianci finetune --resume {out}"
         ) from None
+    except UserError:
+        if fresh:
+            _take_back(out)
+        raise
     if not work.world.first:
         return {}
     return _finish(work, chosen, rows, out, findings, compared)
+
+
+def _take_back(out: Path) -> None:
+    """Removes what a refused run has written, or the corrected command would be refused too."""
+    trials = out / "trials"
+    if any(trials.glob("*/best")) or any(trials.glob("*/checkpoints")):
+        return  # something was learned: that is for people to decide
+    shutil.rmtree(trials, ignore_errors=True)
+    (out / "run.json").unlink(missing_ok=True)
+    if not any(out.iterdir()):
+        out.rmdir()
 
 
 def _asked(
@@ -162,17 +178,28 @@ def split_rows(task: Task, settings: Finetune, seed: int) -> dict[str, list[Row]
         if not found:
             raise UserError(f"{splits[name]} has no rows")
     if "dev" not in rows:
-        order = np.random.default_rng([seed, 11]).permutation(len(rows["train"]))
-        held = max(1, round(len(order) * HELD_BACK))
-        if held >= len(order):
-            raise UserError(f"{settings.train} has too few rows to hold some back; give --dev")
         train = rows["train"]
-        rows["dev"] = [train[i] for i in sorted(order[:held].tolist())]
-        rows["train"] = [train[i] for i in sorted(order[held:].tolist())]
+        if len(train) < 2:
+            raise UserError(f"{settings.train} has too few rows to hold some back; give --dev")
+        held = set(_held_back(train, seed))
+        rows["dev"] = [row for n, row in enumerate(train) if n in held]
+        rows["train"] = [row for n, row in enumerate(train) if n not in held]
     if 0 < settings.rows < len(rows["train"]):
         drawn = np.random.default_rng(13).permutation(len(rows["train"]))[: settings.rows]
         rows["train"] = [rows["train"][i] for i in sorted(drawn.tolist())]
     return rows
+
+
+def _held_back(rows: Sequence[Row], seed: int) -> list[int]:
+    """The numbers of some rows, drawn at random, of each label its share.
+
+    A plain draw from few rows, or with a rare label, often has one class only: no dev at all.
+    """
+    order = np.random.default_rng([seed, 11]).permutation(len(rows)).tolist()
+    order.sort(key=lambda n: str(rows[n].values.get("label", "")))  # keeps the order inside a label
+    count = max(1, round(len(rows) * HELD_BACK))
+    step = len(rows) / count
+    return [order[int((n + 0.5) * step)] for n in range(count)]
 
 
 def _checked(
@@ -205,10 +232,9 @@ def refuse_faults(findings: Sequence[Finding], force: bool) -> None:
     """Stops at faults that make results meaningless, unless told to go on."""
     fatal = stops(findings)
     if fatal and not force:
-        first = fatal[0]
         raise UserError(
-            f"{first.file}, line {first.line}: {first.fault} {first.detail}".rstrip()
-            + f"; {first.advice} (--force goes on anyway; tianci check shows all findings)"
+            f"{fatal[0]}; {fatal[0].advice} (--force goes on anyway; tianci check shows all "
+            "findings)"
         )
 
 

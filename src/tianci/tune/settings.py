@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,9 @@ STEPS = 600  # small sets are repeated until about so many steps
 RATES = {128: 5e-4, 256: 2e-4, 384: 1e-4, 512: 1e-4, 768: 3e-5, 1024: 2e-5}
 # What learns from scratch, or alone, learns faster than a whole model
 FASTER = {"full": 1.0, "head": 20.0, "adapters": 10.0, "norms-biases": 10.0}
+
+NOT_NEGATIVE = ("layers", "hidden", "lstm", "reinit", "batch", "patience", "length", "rows",
+                "language", "weight_decay", "clip", "save_every", "log_every")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,9 @@ class Finetune:
     )
     weight_decay: float = setting(0.01, "decoupled, not on biases and norms")
     clip: float = setting(1.0, "largest norm of the gradient (0: no clipping)")
+    average: float = setting(0.0, "judge and keep an average of the weights of many steps instead "
+                                  "of the last ones: how much of it stays in each step, such as "
+                                  "0.999 (0: off)")  # fmt: skip
     dropout: float | None = setting(None, "dropout everywhere (default: the model's own)")
     length: int = setting(0, "most tokens of a text (0: as many as the model reads, at most 512)")
     metric: str = setting("", "the score that dev chooses by (default: the task's)")
@@ -86,24 +93,33 @@ class Finetune:
                 raise unknown("strategy", name, STRATEGIES)
         if "head" in self.strategies and len(self.strategies) > 1:
             raise UserError("strategy head means that nothing else learns; give it alone")
+        if "head" in self.strategies and (self.reinit or self.language):
+            name = "--reinit" if self.reinit else "--language"
+            raise UserError(f"{name} does not go with strategy head: the layers do not learn there")
         if self.unfreeze and self.strategies != ("full",):
             raise UserError("--unfreeze goes with strategy full: elsewhere the layers do not learn")
-        for name in ("layers", "hidden", "lstm", "reinit", "batch", "patience", "length", "rows"):
-            if getattr(self, name) < 0:
-                raise UserError(
-                    f"finetune.{name} must not be negative, but is {getattr(self, name)}"
-                )
+        for name in NOT_NEGATIVE:
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:  # nor something that is not a number
+                raise UserError(f"finetune.{name} must be 0 or more, not {value}")
         for name in ("adapter_size", "seeds"):
             if getattr(self, name) < 1:
                 raise UserError(f"finetune.{name} must be at least 1, not {getattr(self, name)}")
         for name in ("epochs", "steps", "minutes"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not 0 < value < math.inf:
                 raise UserError(f"--{name} must be more than 0, not {value}")
+        if self.steps is not None and self.minutes is not None:
+            raise UserError("--steps and --minutes both say when to stop; give one of them")
         if self.lr not in ("", "auto"):
             _rate(self.lr, "--lr")
+        self._swept()  # a wrong rate is told now, before anything is written
+        if not 0 <= self.warmup < 1:
+            raise UserError(f"--warmup is {self.warmup}, but must be at least 0 and below 1")
         if not 0 < self.layer_rates <= 1:
             raise UserError(f"--layer-rates is {self.layer_rates}, but must be above 0, at most 1")
+        if not 0 <= self.average < 1:
+            raise UserError(f"--average is {self.average}, but must be at least 0 and below 1")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise UserError(f"--dropout is {self.dropout}, but must be at least 0 and below 1")
 
@@ -129,15 +145,22 @@ class Finetune:
 
     def rates(self, width: int) -> list[float]:
         """The peak rates to try."""
-        for text in self.sweep:
-            name, _, values = text.partition("=")
-            if name.strip() != "lr" or not values:
-                raise UserError(f'--sweep "{text}": only lr=A,B,C can be swept')
-            return [_rate(value, "--sweep") for value in values.split(",")]
+        if swept := self._swept():
+            return swept
         usual = self.usual_rate(width)
         if self.lr == "auto":
             return [usual / 2, usual, usual * 2]
         return [_rate(self.lr, "--lr") if self.lr else usual]
+
+    def _swept(self) -> list[float]:
+        """The rates of all --sweep together; what is named twice is tried once."""
+        found: list[float] = []
+        for text in self.sweep:
+            name, _, values = text.partition("=")
+            if name.strip() != "lr" or not values:
+                raise UserError(f'--sweep "{text}": only lr=A,B,C can be swept')
+            found += [_rate(value, "--sweep") for value in values.split(",")]
+        return list(dict.fromkeys(found))
 
     def batch_rows(self, rows: int) -> int:
         return self.batch or next((size for limit, size in BATCHES if rows < limit), 32)

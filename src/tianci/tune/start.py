@@ -90,6 +90,8 @@ def give_head(model: Checkpoint, task: Task, settings: Finetune) -> None:
     model.heads = {name: head}
     if settings.language:
         model.heads |= language_head(model, old)
+    for name in ("id2label", "label2id", "problem_type"):  # of the task that the base was tuned for
+        model.extra.pop(name, None)
     if task.labels:
         model.name_labels(task.labels)
     model.extra |= task.public_config()

@@ -10,6 +10,7 @@ from torch import nn
 
 from tianci.checkpoint import Checkpoint
 from tianci.errors import UserError
+from tianci.models.base import Model
 from tianci.nn import adapter, initial
 from tianci.nn.crf import ChainField
 from tianci.train.optimizer import BertAdam, adamw, decayed
@@ -24,17 +25,26 @@ def shape(model: Checkpoint, settings: Finetune) -> None:
     body = model.model
     if settings.layers:
         body.keep_layers(settings.layers)
-    if settings.reinit:
-        blocks = body.depth()[1:]
-        if settings.reinit > len(blocks):
-            raise UserError(
-                f"--reinit is {settings.reinit}, but the model has {len(blocks)} layers"
-            )
-        for block in blocks[-settings.reinit :]:
-            renew(block, body.config.initial_std)
+    for block in _renewed(body, settings):
+        renew(block, body.config.initial_std)
     if "adapters" in settings.strategies:
+        if settings.adapter_size > body.config.width:  # reading the result would refuse it
+            raise UserError(
+                f"--adapter-size is {settings.adapter_size}, but the model is only "
+                f"{body.config.width} wide; a bottleneck is narrower"
+            )
         adapter.insert(body, body.config.width, settings.adapter_size)
     set_dropout(model, settings)
+
+
+def _renewed(body: Model, settings: Finetune) -> list[nn.Module]:
+    """The layers that start anew."""
+    if not settings.reinit:
+        return []
+    blocks = body.depth()[1:]
+    if settings.reinit > len(blocks):
+        raise UserError(f"--reinit is {settings.reinit}, but the model has {len(blocks)} layers")
+    return blocks[-settings.reinit :]
 
 
 def set_dropout(model: Checkpoint, settings: Finetune) -> None:
@@ -65,6 +75,8 @@ def choose(model: Checkpoint, settings: Finetune) -> None:
             or ("adapters" in chosen and (adapter.is_adapter(name) or name in norms))
             or ("norms-biases" in chosen and (name in norms or name.endswith("bias")))
         )
+    for block in _renewed(model.model, settings):  # fresh weights are worth nothing unless learned
+        block.requires_grad_(True)
     for head in model.heads.values():
         head.requires_grad_(True)
 

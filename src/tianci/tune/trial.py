@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tianci import __version__, checkpoint, manifest
 from tianci.checkpoint import Checkpoint
 from tianci.data.rows import Row
-from tianci.errors import Failed
+from tianci.errors import Failed, unknown
 from tianci.evaluate.tasks import answer_examples, tokenizer_of
 from tianci.files import read_json, write_json
 from tianci.goals.auxiliary import auxiliary
@@ -27,7 +27,7 @@ from tianci.goals.tasks.base import Decision, Example, Task
 from tianci.room import shortage
 from tianci.settings import as_table
 from tianci.text.tokenizer import Tokenizer
-from tianci.train import journal, parallel, state
+from tianci.train import average, journal, parallel, state
 from tianci.train.bar import Bar
 from tianci.train.journal import Journal, line_due
 from tianci.train.loop import Loop, Step, mean_of
@@ -40,6 +40,7 @@ from tianci.tune.settings import Finetune
 from tianci.tune.start import begin, from_scratch
 
 METRIC_EPSILON = 1e-9
+SOME_ROWS = 16  # enough to see which scores there are
 GPU_TOKENS = 8192  # of one forward pass
 
 
@@ -147,7 +148,8 @@ class _Trial:
         self._say("resume" if saved else "start", step=at.step, lr=self.lr, seed=self.seed,
                   parameters=total, learned=learned, rows=len(self.work.train),
                   metric=self.work.metric)  # fmt: skip
-        if short := shortage(self.folder, state.bytes_needed(self.model, 2), "its checkpoints"):
+        room = state.bytes_needed(self.model, 2, average=self.settings.average > 0)
+        if short := shortage(self.folder, room, "its checkpoints"):
             tell(self.work, f"! {short}; make room")
         silent = self.work.quiet or not self.work.world.first
         self.bar = Bar(silent, resumed=saved is not None, leave=False)
@@ -163,6 +165,8 @@ class _Trial:
         if saved and at.position.batch == 0 and self.evaluated != at.step:
             self._dev(at)  # killed between saving the end of an epoch and judging it
         self._stop_without_patience(at)  # killed before it could stop
+        if not saved:
+            self._check_metric()
         with catch(self.loop) as received:
             try:
                 self.loop.run()
@@ -222,6 +226,8 @@ class _Trial:
         )
 
     def _on_step(self, step: Step) -> None:
+        if self.settings.average:
+            average.follow(self.loop.optimizer, self.settings.average, step.number)
         self.window.append(step)
         if line_due(self.window, self.last_log, self.settings.log_every):
             self._flush()
@@ -278,14 +284,16 @@ class _Trial:
             self._dev(at)
 
     def _dev(self, at: state.State) -> None:
+        with average.averaged(self.loop.optimizer):  # nothing, where no average is kept
+            self._judge(at)
+
+    def _judge(self, at: state.State) -> None:
         self.evaluated = at.step
         answers = answer_examples(self.seen, self.task, self.dev_examples, self.work.world.device)
         joined = self.task.join(self.dev_examples, answers)
         decision = self.task.decide(self.work.dev, joined)
         scores = self.task.score(self.work.dev, joined, decision)
         if self.work.metric not in scores:
-            from tianci.errors import unknown
-
             raise unknown("metric", self.work.metric, scores)
         entry = {
             "step": at.step, "epoch": self.source.done(at.position), "scores": scores,
@@ -297,6 +305,19 @@ class _Trial:
             self._keep_best(entry)
         self.result.history.append(entry)
         self._stop_without_patience(at)
+
+    def _check_metric(self) -> None:
+        """A wrong --metric is told before the training, not after its first epoch."""
+        names: dict[str, float] = {}
+        for rows in (self.work.dev[:SOME_ROWS], self.work.dev):  # all: some scores need two classes
+            if not self.settings.metric or self.settings.metric in names:
+                return
+            examples = examples_of(self.work, rows, self.model)
+            said = answer_examples(self.model, self.task, examples, self.work.world.device)
+            joined = self.task.join(examples, said)
+            names = self.task.score(rows, joined, self.task.decide(rows, joined))
+        if self.settings.metric not in names:
+            raise unknown("metric", self.settings.metric, names)
 
     def _stop_without_patience(self, at: state.State) -> None:
         if self._out_of_patience():

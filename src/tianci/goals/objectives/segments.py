@@ -62,29 +62,60 @@ def target_length(room: int, short: float, rng: np.random.Generator) -> int:
     return int(rng.integers(2, room + 1)) if rng.random() < short else room
 
 
-def target_lengths(room: int, short: float, rng: np.random.Generator) -> Iterator[int]:
-    """The same without end, drawn many at once."""
-    while True:
-        lengths = np.where(rng.random(512) < short, rng.integers(2, room + 1, 512), room)
-        yield from lengths.tolist()
+class Targets:
+    """The same for many, drawn a few thousand at once."""
+
+    def __init__(self, room: int, short: float, rng: np.random.Generator):
+        self.room, self.short, self.rng = room, short, rng
+        self.drawn = np.zeros(0, np.int64)
+
+    def take(self, count: int) -> NDArray[np.int64]:
+        """The next ones."""
+        if count > len(self.drawn):
+            size = max(count, 4096)
+            shorter = self.rng.integers(2, self.room + 1, size)
+            self.drawn = np.where(self.rng.random(size) < self.short, shorter, self.room)
+        taken, self.drawn = self.drawn[:count], self.drawn[count:]
+        return taken
 
 
-def whole(borders: list[int], targets: Iterator[int]) -> list[int]:
-    """Where the examples of one segment begin, and the end of the last one.
+FEW = 16  # documents; numpy gains nothing below that
 
-    As many whole sentences as fit; a longer sentence is cut, not dropped.
+
+def whole(borders: Borders, firsts: Borders, targets: Targets) -> Borders:
+    """Where examples of one segment begin, in documents that lie end to end.
+
+    As many whole sentences as fit; a longer sentence is cut, not dropped. `borders` are those of
+    all sentences, in order, `firsts` those of the documents. All documents are cut at once, one
+    example further in each round.
     """
-    start, end = borders[0], borders[-1]
-    cuts = [start]
-    for target in targets:
-        if start + target >= end:
-            break
+    at, ends = firsts, np.append(firsts[1:], borders[-1])
+    found = [at]
+    while len(at) > FEW:
+        wanted = at + targets.take(len(at))
+        going = wanted < ends
+        at, ends, wanted = at[going], ends[going], wanted[going]
         # the last sentence border that still fits, if any lies behind the start
-        border = borders[bisect_right(borders, start + target) - 1]
-        start = border if border > start else start + target
-        cuts.append(start)
-    cuts.append(end)
-    return cuts
+        border = borders[borders.searchsorted(wanted, side="right") - 1]
+        at = np.where(border > at, border, wanted)
+        found.append(at)
+    rest = zip(at.tolist(), ends.tolist(), *borders.searchsorted((at, ends)).tolist(), strict=True)
+    for start, end, low, high in rest:
+        found.append(_rest(borders[low:high].tolist(), start, end, targets))
+    return np.sort(np.concatenate(found))
+
+
+def _rest(borders: list[int], start: int, end: int, targets: Targets) -> Borders:
+    """The same for what is left of one document, which may be a whole book."""
+    cuts: list[int] = []
+    while True:
+        for target in targets.take(1 + (end - start) // targets.room).tolist():
+            if start + target >= end:
+                return np.array(cuts, np.int64)
+            fitting = bisect_right(borders, start + target)
+            border = borders[fitting - 1] if fitting else start
+            start = border if border > start else start + target
+            cuts.append(start)
 
 
 class Chunk(NamedTuple):

@@ -119,6 +119,9 @@ class Classify(Task):
     def binary(self) -> bool:
         return len(self.labels) == 2 and not self.many
 
+    def chosen_by(self, rows: Sequence[Row]) -> str:
+        return "micro_f1" if self.many else self.metric
+
     def decide(self, rows: Sequence[Row], answers: Sequence[Any]) -> Decision:
         logits, gold = np.stack(answers).astype(np.float64), self.gold(rows)
         decision: Decision = {"temperature": calibration.fit_temperature(logits, gold)}
@@ -241,9 +244,15 @@ class Classify(Task):
         self, rows: Sequence[Row], answers: Sequence[Any], decision: Decision
     ) -> str | None:
         # by the raw answers: a threshold chosen on dev may hide that the model says one thing
-        if self.many or len(rows) < 10:
+        if len(rows) < 10:
             return None
         plain, gold = self.probabilities(answers, {}), self.gold(rows)
+        if self.many:
+            given = plain >= 0.5
+            if (given != given[0]).any() or (gold == gold[0]).all():
+                return None
+            names = ", ".join(f'"{self.labels[n]}"' for n in np.flatnonzero(given[0]).tolist())
+            return f"it gives {names or 'no label'} to all {len(rows):,} dev rows"
         said = np.bincount(plain.argmax(1), minlength=len(self.labels))
         if said.max() < len(rows) or len(np.unique(gold)) < 2:
             return None

@@ -94,14 +94,15 @@ class Similar(Task):
         return value
 
     def learn(self, rows: Sequence[Row]) -> Self:
+        """How to learn follows from the first file: raw text can be judged by scored pairs."""
+        files: dict[str, list[Row]] = {}
+        for row in rows:
+            files.setdefault(row.file, []).append(row)
+        for found in files.values():
+            self._check_alike(found)
+        rows = files[rows[0].file]
         alone = [row for row in rows if "pair" not in row.values]
-        golds = [self.gold(row) for row in rows]
-        known = {gold for gold in golds if gold is not None}
-        if alone and len(alone) < len(rows):
-            raise UserError(f"{alone[0].place}: no second text, but other rows have one")
-        if known and None in golds:
-            place = rows[golds.index(None)].place
-            raise UserError(f"{place}: no label, but other rows have one")
+        known = {gold for gold in map(self.gold, rows) if gold is not None}
         how = self.how
         if how == "auto":
             # pairs that are said to differ teach more than strangers do (LOG.md)
@@ -116,6 +117,16 @@ class Similar(Task):
                 f"{rows[0].file}: similar.how=pairs needs rows labelled 1 (the same) and else 0"
             )
         return dataclasses.replace(self, how=how)
+
+    def _check_alike(self, rows: Sequence[Row]) -> None:
+        """All rows of a file have a second text, or none; the same with labels."""
+        alone = [row for row in rows if "pair" not in row.values]
+        if alone and len(alone) < len(rows):
+            raise UserError(f"{alone[0].place}: no second text, but other rows have one")
+        golds = [self.gold(row) for row in rows]
+        if None in golds and any(gold is not None for gold in golds):
+            place = rows[golds.index(None)].place
+            raise UserError(f"{place}: no label, but other rows have one")
 
     def examples(
         self, rows: Sequence[Row], tokenizer: Tokenizer, limit: int, labelled: bool
