@@ -21,7 +21,7 @@ from tianci import __version__, manifest, sentence_files
 from tianci.about import read_about
 from tianci.errors import UserError, unknown
 from tianci.files import read_json, write_directory, write_json
-from tianci.models import family, preset_names
+from tianci.models import family, is_preset, preset_names
 from tianci.models.base import Model, Names, Public, Turned
 from tianci.nn import adapter, initial
 from tianci.nn.heads import Pooler
@@ -337,6 +337,10 @@ def _check_labels(path: Path, extra: Mapping[str, Any]) -> None:
 
 
 def _no_model(folder: Path) -> UserError:
+    if is_preset(str(folder)):
+        return UserError(
+            f'"{folder}" is a preset, which has learned nothing; give the directory of a model'
+        )
     if folder.parent == Path(".") and not str(folder).startswith("."):  # may be meant as a preset
         near = unknown("preset", folder.name, preset_names())
         return UserError(f"{folder} is not a model directory, and {near}")

@@ -227,6 +227,26 @@ def test_faults_are_found_and_removed(tmp_path: Path, vocabulary: Path) -> None:
     ]
 
 
+def test_places_of_faults_are_lines_of_the_file(tmp_path: Path, vocabulary: Path) -> None:
+    odd, often, usual = "Привет мир", "ADVERTISEMENT", ["the mat .", "dogs ."] * 8
+    texts = [["the cat .", often], ["the dogs .", odd, often], usual]
+    records = "".join(json.dumps({"text": "\n".join(text)}) + "\n" for text in texts)
+    # one blank line inside a document, two between documents
+    apart = "\n\n\n".join("\n\n".join(text) for text in texts)
+    for name, text, borders, places in (
+        ("text.jsonl", records, "auto", (2, 1)),
+        ("text.txt", apart, "gap", (6, 1)),  # of a document with blank lines, its first one
+        ("text.txt", "\n\n".join(map("\n".join, texts)), "blank", (5, 2)),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        settings = PrepareSettings("lines", borders, repeated=2, held=0.0)  # type: ignore[arg-type]
+        result = prepare([tmp_path / name], vocabulary, tmp_path / borders, settings)
+        faults = {fault["name"]: fault["examples"] for fault in result["faults"]}
+        lines = [faults["unexpected_script_lines"][0]["line"]]
+        lines += [e["line"] for e in faults["repeated_lines"] if e["text"] == often]
+        assert tuple(lines) == places, borders
+
+
 def _raw(store: Path) -> list[str]:
     corpus = Corpus(store)
     tokenizer = corpus.tokenizer()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -124,6 +125,13 @@ def test_workers_vanish_with_their_parent() -> None:
         time.sleep(0.05)
     assert len(children) == 2
     assert not any(_runs(pid) for pid in children)
+
+
+def test_half_an_item_of_a_killed_parent_is_no_error() -> None:
+    script = "import tianci.data.workers as w; w.serve()"
+    half = pickle.dumps((multiply, (b"x" * 1000,)))[:500]
+    worker = subprocess.run([sys.executable, "-c", script], input=half, capture_output=True)
+    assert (worker.returncode, worker.stderr) == (0, b"")
 
 
 def _runs(pid: int) -> bool:

@@ -103,3 +103,9 @@ def test_losses() -> None:
         assert loss.total.item() == pytest.approx(expected, rel=1e-5)
         assert int(loss.hits) == hits
     assert NextSentence().count(batch) == 3
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, math.nan])
+def test_a_share_lies_between_0_and_1(share: float) -> None:
+    with pytest.raises(UserError, match=f"is {share}, but is a share"):
+        NextSentence(random=share)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from tests.goals.tiny import Dice, store
 from tianci.data.memory import MemoryStore
+from tianci.errors import UserError
 from tianci.goals.objectives.segments import Example
 from tianci.goals.objectives.sentence_order import IN_ORDER, SWAPPED, SentenceOrder
 
@@ -46,3 +48,9 @@ def test_share_is_a_setting() -> None:
     for share, expected in ((0.0, {IN_ORDER}), (1.0, {SWAPPED})):
         labels = {e.label for e in SentenceOrder(swapped=share).cut(documents, 2, 40, 0.0, rng)}
         assert labels == expected
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, math.nan])
+def test_a_share_lies_between_0_and_1(share: float) -> None:
+    with pytest.raises(UserError, match=f"is {share}, but is a share"):
+        SentenceOrder(swapped=share)

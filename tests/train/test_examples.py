@@ -62,6 +62,17 @@ def test_goes_on_from_any_position(objective: str, static: bool) -> None:
             assert equal(batch, expected) and after == where
 
 
+def test_every_batch_brings_the_end_of_the_epoch_nearer() -> None:
+    source = examples(BOTH, store(documents=12, sentences=8))
+    source.pool_tokens = 1 << 18  # all of the text in one pool, as with a small corpus
+    places = [position for _, position in drawn(source, Position(before=0.5), 40)]
+    done = [source.done(place) for place in places]
+    batches = next(n for n, place in enumerate(places, 1) if place.document == 12)
+    assert batches > 3
+    assert done[:batches] == pytest.approx([0.5 + n / batches for n in range(1, batches + 1)])
+    assert done == sorted(set(done)) and done[-1] > 1.5
+
+
 def test_seeds_differ() -> None:
     one, other = (drawn(examples(seed=s), Position(), 1)[0][0] for s in (1, 2))
     assert not equal(one, other)
@@ -267,3 +278,9 @@ def test_recipe_finds_its_parts() -> None:
     recipe = Recipe(parse(BOTH), 40, 0.1, 300, 0)
     assert recipe.masked is not None and recipe.paired is not None
     assert replace(recipe, goal=parse("masked")).paired is None
+
+
+def test_a_vocabulary_of_special_tokens_only() -> None:
+    specials = [token for token in VOCABULARY if token.startswith("[")]
+    with pytest.raises(UserError, match="the vocabulary has special tokens only"):
+        Examples(store(), tokenizer(specials), Recipe(parse("masked", {}), 40, 0.1, 300, 1))

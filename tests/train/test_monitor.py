@@ -174,6 +174,7 @@ def test_divergence() -> None:
 def test_learned_by_heart_and_pairs_at_chance() -> None:
     watch = monitor()
     assert watch.held_out(train=2.0, held=2.5) is None
+    assert watch.held_out(train=6.2, held=26.0) is None  # it diverges
     finding = watch.held_out(train=2.0, held=4.5)
     assert finding is not None and finding.fault == "memorised" and "--dedupe" in finding.message
     assert watch.pairs("next_sentence", 0.8, 500) is None

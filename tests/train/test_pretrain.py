@@ -4,6 +4,7 @@ processes."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tianci import manifest
+from tianci.data.prepare import prepare
 from tianci.errors import UserError
 from tianci.serve.predictor import load
 from tianci.train import state
@@ -191,12 +193,38 @@ def test_accumulation_changes_nothing(corpus: Path, tmp_path: Path) -> None:
     assert abs(float(str(whole["loss"])) - float(str(pieces["loss"]))) < 1e-4
 
 
+def test_epochs_move_the_rate_also_in_a_small_corpus(corpus: Path, tmp_path: Path) -> None:
+    def rates(out: Path, **values: object) -> tuple[int, list[float]]:
+        summary = run(corpus, out, lr=0.01, warmup=0.1, log_every=1, **values)
+        entries = map(json.loads, (out / "log.jsonl").read_text().splitlines())
+        return int(str(summary["steps"])), [e["lr"] for e in entries if e["event"] == "step"]
+
+    steps, half = rates(tmp_path / "half", epochs=0.5, length=32)
+    assert max(half) > 0.009 and half[-1] < 0.001  # it rises and falls
+    more, longer = rates(tmp_path / "longer", epochs=0.5, length=32, last_length=64, last_share=0.3)
+    peak = longer.index(max(longer))
+    assert longer[peak:] == sorted(longer[peak:], reverse=True)  # the last part begins nothing anew
+    assert 0.8 * steps < more < 1.2 * steps
+
+
 def test_longer_sequences_at_the_end(corpus: Path, tmp_path: Path) -> None:
     run(corpus, tmp_path / "run", steps=20, length=16, last_length=64, last_share=0.25)
     saved = json.loads(
         next((tmp_path / "run/checkpoints").iterdir()).joinpath("resume/state.json").read_text()
     )
     assert saved["phase"] == 1
+
+
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [(65, "train.last_length is 65, but the model reads 64"), (3, "3 tokens is too short")],
+)
+def test_a_wrong_last_length_is_told_before_the_first_step(
+    corpus: Path, tmp_path: Path, last: int, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run(corpus, tmp_path / "run", steps=20, length=16, last_length=last)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("limit", [{"epochs": 0.2}, {"tokens": 3000}, {"minutes": 0.02}])
@@ -230,6 +258,7 @@ def test_going_on_from_another_model(
         ({"out": ""}, "give --corpus and --out"),
         ({"corpus": "nowhere"}, "nowhere: no such directory"),
         ({"preset": "minni"}, 'unknown preset "minni"'),
+        ({"start_from": "bert-mini"}, '"bert-mini" is a preset, which has learned nothing'),
         ({"objective": "maskd"}, 'unknown objective "maskd"; did you mean "masked"'),
         ({"objective": "masked+masked"}, "names an objective twice"),
         ({"objective": "next_sentence+sentence_order"}, "only one objective may decide"),
@@ -240,6 +269,41 @@ def test_bad_wishes(corpus: Path, tmp_path: Path, change: dict[str, str], messag
     with pytest.raises(UserError, match=message):
         pretrain({"pretrain": Pretrain(**values), "train": Train(steps=1, length=48)}, quiet=True)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"vocabulary": 10}, "model.vocabulary is 10, but the corpus was prepared with"),
+        ({"segments": 1}, "knows one segment, but masked.next_sentence needs two"),
+    ],
+)
+def test_a_model_that_does_not_fit(
+    corpus: Path, tmp_path: Path, sizes: dict[str, int], message: str
+) -> None:
+    wanted = Pretrain(corpus=str(corpus), preset="tiny", out=str(tmp_path / "out"))
+    with pytest.raises(UserError, match=message):
+        pretrain({"pretrain": wanted, "train": Train(steps=1), "model": sizes}, quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_sizes_are_those_of_the_model_to_go_on_from(
+    corpus: Path, trained: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    wanted = Pretrain(str(corpus), out=str(tmp_path / "out"), start_from=str(trained[0]))
+    with pytest.raises(UserError, match="model.layers is a size of a new model"):
+        pretrain({"pretrain": wanted, "train": Train(steps=1), "model": {"layers": 3}}, quiet=True)
+
+
+def test_text_that_cannot_be_used_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("我今天去公园读书，公园的书很好。\n" * 20)
+    prepare([tmp_path / "text"], corpus / "tokenizer", tmp_path / "one")
+    with pytest.raises(UserError, match="next_sentence needs at least two documents"):
+        run(tmp_path / "one", tmp_path / "run", steps=1)
+    with pytest.raises(UserError, match="packing full fills sequences across documents"):
+        run(corpus, tmp_path / "run", steps=1, packing="full")
+    assert not (tmp_path / "run").exists()  # else the next try would be told to go on with it
+    run(corpus, tmp_path / "run", steps=1)
 
 
 def test_a_run_wants_a_place_of_its_own_and_the_same_text(corpus: Path, tmp_path: Path) -> None:
@@ -264,6 +328,28 @@ def test_a_run_wants_a_place_of_its_own_and_the_same_text(corpus: Path, tmp_path
         pretrain({}, resume=str(tmp_path / "run"), quiet=True)
 
 
+def test_settings_given_with_resume(corpus: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(command(corpus, tmp_path / "run", "--steps", "150"))
+    while not (tmp_path / "run" / "log.jsonl").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 143
+    wanted = {"pretrain": Pretrain(), "model": {}}
+    for train, message in (
+        (Train(steps=500), "train.steps was 150, not 500"),
+        (Train(lr=0.1), "it was started without train.lr = 0.1"),
+    ):
+        with pytest.raises(UserError, match=message):
+            pretrain({**wanted, "train": train}, resume=str(tmp_path / "run"), quiet=True)
+    with pytest.raises(UserError, match="was begun with --seed 0, not 3"):
+        pretrain({**wanted, "train": Train()}, seed=3, resume=str(tmp_path / "run"), quiet=True)
+    smaller = {**wanted, "train": Train(steps=150, micro_tokens=256, save_every=140)}
+    summary = pretrain(smaller, resume=str(tmp_path / "run"), quiet=True)
+    assert summary["steps"] == 150
+    events = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").open()]
+    assert 140 in [e["step"] for e in events if e["event"] == "save"]
+
+
 def test_a_run_is_not_overwritten(corpus: Path, trained: tuple[Path, dict[str, object]]) -> None:
     with pytest.raises(UserError, match="already holds a run; go on with --resume"):
         run(corpus, trained[0], steps=1)
@@ -279,6 +365,12 @@ def test_a_run_is_not_overwritten(corpus: Path, trained: tuple[Path, dict[str, o
         ({"lr": 2.0}, "train.lr is 2.0, but must lie between 0 and 1"),
         ({"warmup": 1.0}, "train.warmup is 1.0"),
         ({"batch_tokens": 0}, "train.batch_tokens must be at least 1"),
+        ({"minutes": math.nan}, "--minutes must be more than 0, not nan"),
+        ({"epochs": math.inf}, "--epochs must be more than 0, not inf"),
+        ({"clip": math.nan}, "train.clip is nan, but must be 0 or more"),
+        ({"weight_decay": -1.0}, "train.weight_decay is -1.0, but must be 0 or more"),
+        ({"beta1": 1.0}, "train.beta1 is 1.0, but must be at least 0 and below 1"),
+        ({"save_every": -1}, "train.save_every must not be negative, but is -1"),
     ],
 )
 def test_bad_training_settings(values: dict[str, float], message: str) -> None:

@@ -16,6 +16,7 @@ from tianci.errors import UserError
 from tianci.settings import resolve, to_toml
 
 S = TypeVar("S")
+MOST_SEED = (1 << 32) - 1  # numpy and torch take no negative ones, and steps are reckoned in
 
 
 @dataclasses.dataclass
@@ -113,7 +114,13 @@ def _common_options() -> list[click.Parameter]:
             ["--json", "as_json"], is_flag=True, help="results as JSON on standard output"
         ),
         click.Option(["--quiet", "-q"], is_flag=True, help="no bar, no notes"),
-        click.Option(["--seed"], type=int, default=0, show_default=True, help="random seed"),
+        click.Option(
+            ["--seed"],
+            type=click.IntRange(0, MOST_SEED),
+            default=0,
+            show_default=True,
+            help="random seed",
+        ),
         click.Option(["--threads"], type=click.IntRange(1), help="CPU threads (default: all)"),
         click.Option(["--debug"], is_flag=True, help="show the traceback of an error"),
         click.Option(

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tianci.cli.command import Run, command
+from tianci.errors import UserError
 
 SECTIONS = ("masked", "next_sentence", "sentence_order", "causal", "span", "prefix")
 
@@ -93,6 +94,13 @@ def evaluate(
     elif Path(file).is_dir():
         result = _corpus(run, model, file, objective, split, tokens, length)
         run.result(result, lambda: _corpus_table(result))
+    elif file != "-" and not Path(file).exists():
+        raise UserError(f"{file}: no such file or directory; check the name")
+    elif objective:
+        raise UserError(
+            f"{file} is a file, but {objective} is measured on a corpus; make one: tianci prepare "
+            f"{file} --tokenizer {model} --out DIR"
+        )
     else:
         scores = _rows(run, model, file, column, int8)
         run.result(scores, lambda: _rows_table(scores))

@@ -59,6 +59,7 @@ class Document:
     line: int
     lines: list[str]
     free: bool
+    rows: bool = False  # whether each line here is a line of the file, one after the other
 
     def sentences(self) -> list[str]:
         """What becomes the sentences of the token store."""
@@ -130,6 +131,8 @@ def read_documents(
             document.lines = _unwrap(document.lines)
         elif "" in document.lines:
             document.lines = [line for line in document.lines if line]
+        else:
+            document.rows = source.form.borders != "record"
         document.free = free
         if sum(map(len, document.lines)) <= LONGEST:
             yield document

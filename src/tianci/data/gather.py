@@ -92,9 +92,11 @@ class Gather:
                 self._seen.add(code)
                 if times >= self._shown:
                     fault = Fault()
-                    fault.add(found.file, found.line + (0 if found.free else at), line)
+                    fault.add(found.file, found.line + (at if found.rows else 0), line)
                     self.repeats[code] = {**fault.examples[0], "times": times}
             elif self.dedupe:
                 lines[at] = ""  # not removed, so that line numbers stay right
                 changed = True
-        return content(Document(found.file, found.line, lines, found.free)) if changed else found
+        if not changed:
+            return found
+        return content(Document(found.file, found.line, lines, found.free, found.rows))

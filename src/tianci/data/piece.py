@@ -35,8 +35,8 @@ class Piece:
     number: int
     key: str = ""
     texts: list[bytes] = field(default_factory=list)
-    # file, line, number of lines, and whether they are paragraphs
-    places: list[tuple[str, int, int, bool]] = field(default_factory=list)
+    # file, line, number of lines, whether they are paragraphs, and whether they are the file's
+    places: list[tuple[str, int, int, bool, bool]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -45,16 +45,16 @@ class Piece:
     def add(self, found: Content) -> None:
         """Takes in a document."""
         self.texts.append(found.text)
-        self.places.append((found.file, found.line, found.length, found.free))
+        self.places.append((found.file, found.line, found.length, found.free, found.rows))
 
     def unpack(self) -> list[Document]:
         """The documents, made again from their texts, which are let go."""
         documents = []
         # one by one, for a single rare character would make all of a joined text several times
         # as large
-        for text, (file, line, length, free) in zip(self.texts, self.places, strict=True):
+        for text, (file, line, length, free, rows) in zip(self.texts, self.places, strict=True):
             lines = text.decode("utf-8", "surrogatepass").split("\n") if length else []
-            documents.append(Document(file, line, lines, free))
+            documents.append(Document(file, line, lines, free, rows))
         self.texts = []
         return documents
 
@@ -173,8 +173,8 @@ def script_lines(documents: list[Document]) -> dict[str, Any]:
                 for at in (start + np.flatnonzero(kinds == number)[:room]).tolist():
                     owner = int(np.searchsorted(starts, at, "right")) - 1
                     document = documents[owner]
-                    # a free paragraph may have been broken over several lines of the file
-                    inside = 0 if document.free else at - int(starts[owner])
+                    # a paragraph may have been broken over several lines, a record stands on one
+                    inside = at - int(starts[owner]) if document.rows else 0
                     fault.add(document.file, document.line + inside, lines[at])
                     fault.count -= 1
             fault.count += count

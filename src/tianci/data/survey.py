@@ -35,6 +35,7 @@ class Content(NamedTuple):
     line: int
     length: int  # in lines
     free: bool
+    rows: bool  # as in Document
     text: bytes
     value: bytes  # never changes for the same text
 
@@ -51,7 +52,8 @@ def content(document: Document) -> Content:
     """What is kept of a document."""
     text = "\n".join(document.lines).encode("utf-8", "surrogatepass")
     value = hashlib.blake2b(text, digest_size=16).digest()
-    return Content(document.file, document.line, len(document.lines), document.free, text, value)
+    d = document
+    return Content(d.file, d.line, len(d.lines), d.free, d.rows, text, value)
 
 
 @dataclass

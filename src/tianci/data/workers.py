@@ -116,8 +116,8 @@ def _work(source: BinaryIO, done: SimpleQueue[Callable[[], Any] | None]) -> None
     while True:
         try:
             item = pickle.load(source)
-        except EOFError:
-            return
+        except (EOFError, pickle.UnpicklingError):
+            return  # no more items, or half of one: the parent was killed while it sent it
         try:
             if work is None:
                 make, arguments = item

@@ -45,6 +45,8 @@ class Position:
     epoch: int = 0
     document: int = 0  # in the order of this epoch: where the current pool begins
     batch: int = 0  # how many batches of the pool were used
+    used: float = 0.0  # and how many of its documents that makes
+    before: float = 0.0  # epochs that went before, with sequences of another length
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,17 @@ class Examples:
         self.ordinary = np.array(
             [i for i in range(len(tokenizer)) if i not in tokenizer.special_ids]
         )
+        if not len(self.ordinary):
+            raise UserError(
+                "the vocabulary has special tokens only; learn one from this text with tianci "
+                "vocab, and prepare again"
+            )
         # enough batches in a pool for a good shuffle, few enough to be built in a moment
         self.pool_tokens = max(32 * recipe.batch_tokens, 1 << 18)
 
     def draws(self, position: Position) -> Iterator[tuple[AnyPool, Ids, Position]]:
         """Endlessly, from a position on: a pool, the examples of a batch, the position after it."""
-        epoch, document = position.epoch, position.document
+        epoch, document, before = position.epoch, position.document, position.before
         used, started_inside = position.batch, document > 0 or position.batch > 0
         while True:
             order = self.order(epoch)
@@ -129,9 +136,12 @@ class Examples:
                 if isinstance(pool, Pool) and plan:
                     pool, plan = pool.arranged(plan)
                 for number in range(used, len(plan)):
-                    here = Position(epoch, document, number + 1)
+                    # a small corpus is one pool: without the share of it that was used, the
+                    # rate would stand still for an epoch
+                    share = (after - document) * (number + 1) / len(plan)
+                    here = Position(epoch, document, number + 1, share, before)
                     if number + 1 == len(plan):
-                        here = Position(epoch, after, 0)
+                        here = Position(epoch, after, before=before)
                     produced = True
                     yield pool, plan[number], here
                 document, used = after, 0
@@ -141,7 +151,8 @@ class Examples:
 
     def done(self, position: Position) -> float:
         """How many epochs lie before a position."""
-        return position.epoch + position.document / self.store.count()
+        place = (position.document + position.used) / self.store.count()
+        return position.before + position.epoch + place
 
     def fixed(self, tokens: int) -> list[Batch]:
         """The first batches, up to so many tokens: for evaluation, always the same."""

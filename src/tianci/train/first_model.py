@@ -11,6 +11,7 @@ from typing import Any
 from tianci import checkpoint
 from tianci.checkpoint import Checkpoint
 from tianci.data.corpus import Corpus
+from tianci.errors import UserError
 from tianci.files import read_json
 from tianci.goals.base import Joint
 from tianci.models import family, preset
@@ -38,6 +39,11 @@ def start(
 ) -> Checkpoint:
     """A fresh model, or the one to go on from, with the heads the goal needs."""
     if wanted.start_from:
+        if sizes:
+            raise UserError(
+                f"model.{next(iter(sizes))} is a size of a new model, but {wanted.start_from} has "
+                "its sizes; leave it out, or leave out --from"
+            )
         model = checkpoint.read(wanted.start_from)
         fit_vocabulary(model, tokenizer)
         for name in goal.heads:
@@ -48,6 +54,11 @@ def start(
     kind, config = preset(wanted.preset)
     table = {**dataclasses.asdict(config), **vocabulary_sizes(config, tokenizer), **sizes}
     config = build(type(config), table, "model")
+    if config.vocabulary < len(tokenizer):
+        raise UserError(
+            f"model.vocabulary is {config.vocabulary:,}, but the corpus was prepared with "
+            f"{len(tokenizer):,} tokens; leave it out"
+        )
     model = checkpoint.create(kind, config, goal.heads)
     know_frequencies(model.heads.values(), corpus.split("train"))
     model.tokenizer = tokenizer

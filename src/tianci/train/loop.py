@@ -197,7 +197,8 @@ class Loop:
         """Moves to the last, longer sequences when their time has come."""
         s = self.settings
         if s.last_length and self.state.phase == 0 and progress >= 1 - s.last_share:
-            self.state.phase, self.state.position = 1, Position()
+            before = self.data(0).done(self.state.position)
+            self.state.phase, self.state.position = 1, Position(before=before)
             return True
         return False
 
@@ -331,7 +332,8 @@ class Loop:
 
 def _most(state: State, settings: Train) -> int:
     """Tokens of one forward pass."""
-    return state.micro_tokens or settings.micro_tokens or MICRO_TOKENS
+    usual = settings.micro_tokens or MICRO_TOKENS
+    return min(state.micro_tokens or usual, usual)
 
 
 def _autocast(bf16: bool, device: str) -> contextlib.AbstractContextManager[Any]:

@@ -141,7 +141,8 @@ class Monitor:
 
     def held_out(self, train: float, held: float) -> Finding | None:
         """Judges the gap between the text it learns from and text it has not seen."""
-        if held - train > 1.0 and held > self.bigram - 0.5:
+        # a rate far too high also parts the two, but long before anything is known by heart
+        if train < self.bigram and held - train > 1.0 and held > self.bigram - 0.5:
             return self._once(
                 "memorised",
                 f"the loss is {train:.2f} on the training text but {held:.2f} on held-out text: "

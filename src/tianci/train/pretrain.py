@@ -15,6 +15,7 @@ from tianci import checkpoint
 from tianci.data.corpus import Corpus
 from tianci.errors import UserError
 from tianci.goals.objectives import objective_names, parse
+from tianci.goals.objectives.segments import Pairing
 from tianci.train import first_model, parallel, record, state
 from tianci.train.memory import keep_freed_memory
 from tianci.train.presets import Pace, pace
@@ -30,7 +31,10 @@ def pretrain(
     """Trains as the settings say; returns the summary that `--json` prints."""
     world = parallel.join()
     if resume:
+        given, said = sections, seed
         sections, seed = record.recorded(Path(resume))
+        if given:
+            sections = record.follow(Path(resume), given, said, sections)
     wanted: Pretrain = sections["pretrain"]
     if not wanted.corpus or not (resume or wanted.out):
         raise UserError("give --corpus and --out (or --resume with the directory of a stopped run)")
@@ -79,10 +83,12 @@ def _session(
     first_model.put(
         model, world.device, usual.dropout if settings.dropout is None else settings.dropout
     )
-    if settings.length > model.model.config.positions:
-        raise UserError(
-            f"train.length is {settings.length}, but the model reads {model.model.config.positions}"
-        )
+    positions = model.model.config.positions
+    for name in ("length", "last_length"):
+        if (length := getattr(settings, name)) > positions:
+            raise UserError(f"train.{name} is {length}, but the model reads {positions}")
+    if goal.find(Pairing) and model.model.config.segments < 2:
+        raise UserError(f"the model knows one segment, but {goal.name} needs two; use masked alone")
     keep_freed_memory()
     settings = _filled(settings, usual)
     return Session(

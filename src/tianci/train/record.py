@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -23,6 +24,8 @@ from tianci.train.place import check_target
 from tianci.train.settings import Pretrain, Train
 
 RECORD = "run.json"
+# What may be given anew with --resume: it decides about memory and files, not about what is learned
+MAY_CHANGE = ("micro_tokens", "save_every", "log_every", "keep")
 
 
 def tables(sections: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,11 +117,38 @@ def recorded(run: Path) -> tuple[dict[str, Any], int]:
     return sections, record.seed
 
 
+def follow(
+    run: Path, given: Mapping[str, Any], seed: int, sections: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings of a stopped run with those that --resume came with; others are refused."""
+    record = convert(run / RECORD, read_json(run / RECORD), _Record)
+    was = record.asked
+    now, usual = asked(given, seed), asked({"pretrain": Pretrain(), "train": Train()}, 0)
+    if now.pop("seed") not in (0, record.seed):
+        raise UserError(f"{run} was begun with --seed {record.seed}, not {seed}; leave it out")
+    changed = {}
+    for section, table in now.items():
+        for name, value in table.items():
+            before = was.get(section)
+            old = before.get(name) if isinstance(before, dict) else None
+            if value in (old, usual.get(section, {}).get(name)):
+                continue  # as it was, or nothing was said
+            if section != "train" or name not in MAY_CHANGE:
+                raise UserError(
+                    f"{run} was begun with other settings "
+                    f"({difference(old, value, f'{section}.{name}')}); leave it out, or "
+                    f"start a new run"
+                )
+            changed[name] = value
+    return {**sections, "train": dataclasses.replace(sections["train"], **changed)}
+
+
 class _Record(msgspec.Struct):
     """What run.json must hold for a run to go on."""
 
     settings: dict[str, dict[str, Any]]
     seed: int
+    asked: dict[str, Any] = {}
 
 
 def check_resumable(run: Path, corpus: Path) -> None:

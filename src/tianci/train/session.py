@@ -77,6 +77,10 @@ class Session:
         adam = optimizer.make(modules, settings, self.lr)
         at = state.restore(self.folder, adam) if self.folder else state.State()
         self.examples = cache(self._examples)
+        if not self.folder:  # text that this objective cannot use is told before a file is written
+            next(self.examples(0).draws(at.position))
+        if settings.last_length:
+            self.examples(1)  # what is wrong with it is told now, not in the last tenth of the run
         self.held = HeldOut(self.corpus, self.goal, settings, self.batch_tokens)
         if self.world.first and not (self.run / record.RECORD).exists():
             record.write_record(self.run, self.sections, settings, self.seed, self.wish)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,7 +63,7 @@ class Train:
                 f"--{given[0]} and --{given[1]} both say when to stop; give one of them"
             )
         for name in given:
-            if limits[name] <= 0:
+            if not 0 < limits[name] < math.inf:
                 raise UserError(f"--{name} must be more than 0, not {limits[name]}")
         for name in ("batch_tokens", "micro_tokens", "length", "keep"):
             value = getattr(self, name)
@@ -72,7 +73,13 @@ class Train:
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
                 raise UserError(f"train.{name} is {value}, but must lie between 0 and 1")
-        for name in ("warmup", "dropout", "short", "last_share"):
+        for name in ("last_length", "save_every", "evaluate_every", "log_every"):
+            if (value := getattr(self, name)) < 0:
+                raise UserError(f"train.{name} must not be negative, but is {value}")
+        for name in ("clip", "weight_decay"):
+            if not 0 <= (value := getattr(self, name)) < math.inf:  # nor "nan", which is no number
+                raise UserError(f"train.{name} is {value}, but must be 0 or more")
+        for name in ("warmup", "dropout", "short", "last_share", "beta1", "beta2"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise UserError(f"train.{name} is {value}, but must be at least 0 and below 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -51,11 +52,12 @@ class Masked(Goal):
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
             raise UserError(f"masked.rate is {self.rate}, but must lie between 0 and 1")
-        if min(self.mask, self.random) < 0 or self.mask + self.random > 1:
+        # so written that "nan", which is no number, is refused too
+        if not (self.mask >= 0 and self.random >= 0 and self.mask + self.random <= 1):
             raise UserError(
                 f"masked.mask + masked.random is {self.mask + self.random:g}, but may be at most 1"
             )
-        if self.span and self.span < 1:
+        if self.span and not 1 <= self.span < math.inf:
             raise UserError(f"masked.span is {self.span}, but must be 0 or at least 1")
 
     def corrupt(

@@ -41,6 +41,10 @@ class NextSentence(Pairing):
         "two-class", "softmax over two, or sigmoid"
     )
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.random <= 1:
+            raise UserError(f"next_sentence.random is {self.random}, but is a share, from 0 to 1")
+
     def cut(
         self, documents: Documents, document: int, room: int, short: float, rng: np.random.Generator
     ) -> Iterator[Example]:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tianci.batch import Batch
+from tianci.errors import UserError
 from tianci.goals.base import Heads, Loss
 from tianci.goals.objectives.segments import Documents, Example, Pairing, chunk, fit, target_length
 from tianci.models.base import Model, States
@@ -28,6 +29,10 @@ class SentenceOrder(Pairing):
     heads: ClassVar[tuple[str, ...]] = ("sentence_order",)
 
     swapped: float = setting(0.5, "share of pairs that are swapped")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.swapped <= 1:
+            raise UserError(f"sentence_order.swapped is {self.swapped}, but is a share, 0 to 1")
 
     def cut(
         self, documents: Documents, document: int, room: int, short: float, rng: np.random.Generator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
@@ -50,7 +51,7 @@ class Span(Laying):
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
             raise UserError(f"span.rate is {self.rate}, but must lie between 0 and 1")
-        if self.length < 1:
+        if not 1 <= self.length < math.inf:
             raise UserError(f"span.length is {self.length}, but must be at least 1")
 
     def marks(self, tokenizer: Tokenizer) -> Marks:
