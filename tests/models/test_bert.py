@@ -76,3 +76,14 @@ def test_one_head_with_two_questions(question: str, tmp_path: Path) -> None:
     assert list(checkpoint.read(tmp_path / "model").heads) == ["masked", question]
     (tmp_path / "model" / "tianci.json").unlink()
     assert list(checkpoint.read(tmp_path / "model").heads) == ["masked", "next_sentence"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"dropout": 2.0}, {"attention_dropout": float("nan")}, {"norm_eps": -1.0},
+     {"initial_std": float("nan")}],
+    ids=lambda wrong: next(iter(wrong)),
+)  # fmt: skip
+def test_settings_that_would_make_no_numbers(wrong: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=rf"{next(iter(wrong))} = \S+ cannot be built"):
+        bert.Config(**wrong)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -167,6 +168,18 @@ def check_positive(config: Any, *names: str) -> None:
         if value > most:
             told = shorten(str(value), 40)
             raise UserError(f"a model with {name} = {told} cannot be built; {most:,} is the most")
+    _check_shares(config)
+
+
+def _check_shares(config: Any) -> None:
+    """Refuses what would make every state or weight something that is no number."""
+    for name, value in vars(config).items():
+        share = name.endswith("dropout")
+        if not (share or name in ("norm_eps", "initial_std", "initial_factor")):
+            continue
+        if not 0 <= value < (1 if share else math.inf):
+            wanted = "at least 0 and below 1" if share else "0 or more"
+            raise UserError(f"a model with {name} = {value} cannot be built; it must be {wanted}")
 
 
 def check_sizes(config: Any, *names: str) -> None:
