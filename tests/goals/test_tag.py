@@ -306,6 +306,11 @@ def test_one_answer_for_everything_is_trouble() -> None:
     silent = task.join(examples, [Said(logits(0, 0), None)] * 12)
     assert task.trouble(rows, silent, {}) == "it finds no entity in 12 dev rows"
     assert task.trouble(rows, task.join(examples, [Said(logits(0, 3), None)] * 12), {}) is None
+    wrong = task.join(examples, [Said(logits(3, 0), None)] * 12)
+    assert (
+        task.trouble(rows, wrong, {})
+        == "none of the entities that it finds in 12 dev rows is right"
+    )
 
 
 # ---------------------------------------------------------------- models

@@ -360,7 +360,6 @@ def test_a_run_is_not_overwritten(corpus: Path, trained: tuple[Path, dict[str, o
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"steps": 3, "minutes": 1}, "--steps and --minutes both say when to stop"),
         ({"steps": 0}, "--steps must be more than 0"),
         ({"lr": 2.0}, "train.lr is 2.0, but must lie between 0 and 1"),
         ({"warmup": 1.0}, "train.warmup is 1.0"),
@@ -376,6 +375,12 @@ def test_a_run_is_not_overwritten(corpus: Path, trained: tuple[Path, dict[str, o
 def test_bad_training_settings(values: dict[str, float], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Train(**values)  # type: ignore[arg-type]
+
+
+def test_two_limits(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--steps and --minutes both say when to stop"):
+        run(corpus, tmp_path / "out", steps=3, minutes=1)
+    assert not (tmp_path / "out").exists()
 
 
 def test_verdicts() -> None:

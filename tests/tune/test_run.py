@@ -358,7 +358,6 @@ def test_one_class_stops_the_run(base, tmp_path) -> None:
         ({"warmup": float("nan")}, "--warmup is nan"),
         ({"epochs": float("nan")}, "--epochs must be more than 0"),
         ({"minutes": float("inf")}, "--minutes must be more than 0"),
-        ({"steps": 2, "minutes": 1.0}, "both say when to stop"),
         ({"clip": -1.0}, "clip must be 0 or more"),
         ({"weight_decay": float("nan")}, "weight_decay must be 0 or more"),
         ({"language": -0.5}, "language must be 0 or more"),
@@ -443,3 +442,17 @@ def test_task_tables_survive_json() -> None:
 
     task = make_task("classify", {"labels": ["a", "b"], "smoothing": 0.1})
     assert restore(json.loads(json.dumps(task.as_table()))) == task
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [({"epochs": 1.0, "steps": 3}, 3), ({"epochs": 1.0, "steps": 10**6, "minutes": 60.0}, None)],
+)
+def test_the_limit_that_is_reached_first_ends_it(base, reviews, tmp_path, limits, steps) -> None:
+    tune(base, reviews, tmp_path / "out", **limits)
+    log = (tmp_path / "out" / "trials").glob("*/result.json")
+    result = json.loads(next(log).read_text())
+    if steps:
+        assert result["steps"] == steps
+    else:
+        assert result["epochs"] == 1.0

@@ -121,15 +121,19 @@ class Loop:
     reached: float = 0.0  # how much of the run is done, from 0 to 1, as all processes see it
 
     def progress(self) -> float:
-        """How much of the run is done, by whatever limits it; all processes must ask together."""
+        """How much of the run is done, by the limit that is reached first; all processes must ask
+        together."""
         s, state = self.settings, self.state
+        shares: list[float] = []
         if s.steps is not None:
-            return state.step / s.steps
+            shares.append(state.step / s.steps)
         if s.minutes is not None:
-            return parallel.agree(state.seconds / (60 * s.minutes), self.world)
+            shares.append(parallel.agree(state.seconds / (60 * s.minutes), self.world))
         if s.tokens is not None:
-            return state.tokens / s.tokens
-        return self.data(state.phase).done(state.position) / (s.epochs or 1.0)
+            shares.append(state.tokens / s.tokens)
+        if s.epochs is not None or not shares:
+            shares.append(self.data(state.phase).done(state.position) / (s.epochs or 1.0))
+        return max(shares)
 
     def run(self) -> None:
         """Trains until the limit is reached or somebody asks to stop."""

@@ -38,6 +38,7 @@ def pretrain(
     wanted: Pretrain = sections["pretrain"]
     if not wanted.corpus or not (resume or wanted.out):
         raise UserError("give --corpus and --out (or --resume with the directory of a stopped run)")
+    sections["train"].check_one_limit()
     run = Path(resume or wanted.out)
     wish = record.asked(sections, seed)
     with ExitStack() as held:  # nobody else writes there until the end
@@ -120,8 +121,7 @@ def _read_once(corpus: Corpus, world: parallel.World, quiet: bool) -> None:
 
 def _filled(settings: Train, usual: Pace) -> Train:
     """What the user left open: the preset's batch, and one pass over the corpus."""
-    chosen = (settings.steps, settings.minutes, settings.epochs, settings.tokens)
-    epochs = settings.epochs if any(v is not None for v in chosen) else 1.0
+    epochs = settings.epochs if settings.limits else 1.0
     return dataclasses.replace(
         settings,
         epochs=epochs,

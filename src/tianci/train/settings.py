@@ -56,15 +56,9 @@ class Train:
     keep: int = setting(2, "checkpoints that are kept")
 
     def __post_init__(self) -> None:
-        limits = {name: getattr(self, name) for name in ("steps", "minutes", "epochs", "tokens")}
-        given = [name for name, value in limits.items() if value is not None]
-        if len(given) > 1:
-            raise UserError(
-                f"--{given[0]} and --{given[1]} both say when to stop; give one of them"
-            )
-        for name in given:
-            if not 0 < limits[name] < math.inf:
-                raise UserError(f"--{name} must be more than 0, not {limits[name]}")
+        for name in self.limits:
+            if not 0 < (value := getattr(self, name)) < math.inf:
+                raise UserError(f"--{name} must be more than 0, not {value}")
         for name in ("batch_tokens", "micro_tokens", "length", "keep"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -83,6 +77,19 @@ class Train:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise UserError(f"train.{name} is {value}, but must be at least 0 and below 1")
+
+    @property
+    def limits(self) -> list[str]:
+        """What says when to stop."""
+        names = ("steps", "minutes", "epochs", "tokens")
+        return [name for name in names if getattr(self, name) is not None]
+
+    def check_one_limit(self) -> None:
+        """Estimates, rates and reports of a pre-training go by one limit."""
+        if len(given := self.limits) > 1:
+            raise UserError(
+                f"--{given[0]} and --{given[1]} both say when to stop; give one of them"
+            )
 
 
 @dataclass(frozen=True)

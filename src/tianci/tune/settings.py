@@ -53,8 +53,10 @@ class Finetune:
     )
 
     epochs: float | None = setting(None, "passes over the training rows (default: by their number)")
-    steps: int | None = setting(None, "stop after so many steps")
-    minutes: float | None = setting(None, "stop after so many minutes of training")
+    steps: int | None = setting(None, "stop after so many steps, or earlier if --epochs says so")
+    minutes: float | None = setting(
+        None, "stop after so many minutes of training, or earlier if --epochs or --steps say so"
+    )
     batch: int = setting(0, "rows of one step (0: 16 or 32, by the number of rows)")
     lr: str = setting("", "peak rate, or auto: three rates are tried, dev chooses "
                           "(default: by the width)")  # fmt: skip
@@ -109,8 +111,6 @@ class Finetune:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UserError(f"--{name} must be more than 0, not {value}")
-        if self.steps is not None and self.minutes is not None:
-            raise UserError("--steps and --minutes both say when to stop; give one of them")
         if self.lr not in ("", "auto"):
             _rate(self.lr, "--lr")
         self._swept()  # a wrong rate is told now, before anything is written
@@ -166,11 +166,11 @@ class Finetune:
         return self.batch or next((size for limit, size in BATCHES if rows < limit), 32)
 
     def planned_epochs(self, rows: int) -> float | None:
-        """How often the rows are seen; None when steps or minutes say when to stop."""
-        if self.steps is not None or self.minutes is not None:
-            return None
+        """How often the rows are seen; None when only steps or minutes say when to stop."""
         if self.epochs is not None:
             return self.epochs
+        if self.steps is not None or self.minutes is not None:
+            return None
         per_epoch = max(1, rows // self.batch_rows(rows))
         return float(min(20, max(3, round(STEPS / per_epoch))))
 

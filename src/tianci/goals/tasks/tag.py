@@ -319,7 +319,11 @@ class Tag(Task):
     ) -> str | None:
         said = {tag for answer in answers for tag in answer.tags}
         there = {tag for row in rows for tag in row.values["tags"]}
-        if len(rows) < 10 or len(said) > 1 or len(there) < 2:
+        if len(rows) < 10 or len(there) < 2:
+            return None
+        if len(said) > 1:
+            if self.marks_entities and self.score(rows, answers, decision)["f1"] == 0:
+                return f"none of the entities that it finds in {len(rows):,} dev rows is right"
             return None
         if self.marks_entities:
             return f"it finds no entity in {len(rows):,} dev rows"
