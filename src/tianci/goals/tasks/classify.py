@@ -257,7 +257,8 @@ class Classify(Task):
         if said.max() < len(rows) or len(np.unique(gold)) < 2:
             return None
         label = self.labels[int(said.argmax())]
-        return f'it says "{label}" for all {len(rows):,} dev rows'
+        asked = " when asked without a threshold" if len(self.labels) == 2 else ""
+        return f'it says "{label}" for all {len(rows):,} dev rows{asked}'
 
     def _sizes(self, gold: NDArray[Any]) -> NDArray[np.int64]:
         if self.many:
