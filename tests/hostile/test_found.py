@@ -187,3 +187,11 @@ def test_a_module_that_is_no_task(tmp_path: Path, name: str) -> None:
     change(tmp_path / "tianci.json", lambda value: value["task"].update(name=name))
     assert command("predict", tmp_path, tmp_path / "classify.jsonl") == 2
     assert command("pretrain", "--corpus", tmp_path, "--objective", name, "--out", "x") == 2
+
+
+@pytest.mark.parametrize("limit", [2**63, 10**12, 65])
+def test_a_model_that_is_said_to_read_more_than_it_can(tmp_path: Path, limit: int) -> None:
+    """One sentence about the model, not one about each row."""
+    examples.classifier(tmp_path)
+    change(tmp_path / "tianci.json", lambda value: value.update(limit=limit))
+    assert command("predict", tmp_path, tmp_path / "classify.jsonl") == 2

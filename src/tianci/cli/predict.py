@@ -92,13 +92,16 @@ def _answers(predictor: Any, rows: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _answer_all(
-    predictor: Any, rows: list[Any], kind: type
+    predictor: Any, rows: list[Any], kind: type[Any]
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     from tianci.errors import UserError
 
     try:
         good = iter(predictor.predict([row for row in rows if isinstance(row, kind)]))
     except UserError as error:  # a row that only the task finds wrong (no choices, ...)
+        places = tuple(row.place for row in rows if isinstance(row, kind))
+        if not str(error).startswith(places):
+            raise  # not about a row: it would be said of each of them
         if len(rows) == 1:
             yield error, {"error": str(error)}
             return
