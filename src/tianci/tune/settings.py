@@ -17,8 +17,8 @@ RATES = {128: 5e-4, 256: 2e-4, 384: 1e-4, 512: 1e-4, 768: 3e-5, 1024: 2e-5}
 # What learns from scratch, or alone, learns faster than a whole model
 FASTER = {"full": 1.0, "head": 20.0, "adapters": 10.0, "norms-biases": 10.0}
 
-NOT_NEGATIVE = ("layers", "hidden", "lstm", "reinit", "batch", "patience", "length", "rows",
-                "language", "weight_decay", "clip", "save_every", "log_every")  # fmt: skip
+NOT_NEGATIVE = ("adapter_size", "layers", "hidden", "lstm", "reinit", "batch", "patience",
+                "length", "rows", "language", "weight_decay", "clip", "save_every", "log_every")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,9 @@ class Finetune:
     hidden: int = setting(0, "width of one more linear layer in the head (0: none)")
     lstm: int = setting(0, "width of a BiLSTM under the head, each direction (0: none)")
     crf: bool = setting(False, "a CRF over neighbouring labels (tag)")
-    adapter_size: int = setting(64, "width of an adapter's bottleneck")
+    adapter_size: int = setting(
+        0, "width of an adapter's bottleneck (0: 64, or the model's width where that is less)"
+    )
     layer_rates: float = setting(1.0, "factor on the rate for each layer further down, such as 0.9")
     unfreeze: bool = setting(False, "gradual unfreezing: one more layer learns in each epoch")
     reinit: int = setting(0, "start the top n layers anew")
@@ -104,9 +106,8 @@ class Finetune:
             value = getattr(self, name)
             if not 0 <= value < math.inf:  # nor something that is not a number
                 raise UserError(f"finetune.{name} must be 0 or more, not {value}")
-        for name in ("adapter_size", "seeds"):
-            if getattr(self, name) < 1:
-                raise UserError(f"finetune.{name} must be at least 1, not {getattr(self, name)}")
+        if self.seeds < 1:
+            raise UserError(f"finetune.seeds must be at least 1, not {self.seeds}")
         for name in ("epochs", "steps", "minutes"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

@@ -17,6 +17,7 @@ from tianci.train.optimizer import BertAdam, adamw, decayed
 from tianci.tune.settings import Finetune
 
 Thaw = Callable[[float], None]
+ADAPTER = 64  # width of a bottleneck where nobody has said
 CRF_RATE = 1e-2  # conll2003, 500 rows: F1 .435 at 2e-4, .493 at 4e-3, .508 at 2e-2 (LOG.md)
 
 
@@ -28,12 +29,13 @@ def shape(model: Checkpoint, settings: Finetune) -> None:
     for block in _renewed(body, settings):
         renew(block, body.config.initial_std)
     if "adapters" in settings.strategies:
-        if settings.adapter_size > body.config.width:  # reading the result would refuse it
+        width = body.config.width
+        if settings.adapter_size > width:  # reading the result would refuse it
             raise UserError(
-                f"--adapter-size is {settings.adapter_size}, but the model is only "
-                f"{body.config.width} wide; a bottleneck is narrower"
+                f"--adapter-size is {settings.adapter_size}, but the model is only {width} wide; "
+                "a bottleneck is narrower"
             )
-        adapter.insert(body, body.config.width, settings.adapter_size)
+        adapter.insert(body, width, settings.adapter_size or min(ADAPTER, width))
     set_dropout(model, settings)
 
 
