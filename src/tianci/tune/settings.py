@@ -17,8 +17,12 @@ RATES = {128: 5e-4, 256: 2e-4, 384: 1e-4, 512: 1e-4, 768: 3e-5, 1024: 2e-5}
 # What learns from scratch, or alone, learns faster than a whole model
 FASTER = {"full": 1.0, "head": 20.0, "adapters": 10.0, "norms-biases": 10.0}
 
-NOT_NEGATIVE = ("adapter_size", "layers", "hidden", "lstm", "reinit", "batch", "patience",
-                "length", "rows", "language", "weight_decay", "clip", "save_every", "log_every")  # fmt: skip
+# fmt: off
+NOT_NEGATIVE = (
+    "adapter_size", "layers", "hidden", "lstm", "reinit", "batch", "patience", "length", "rows",
+    "language", "weight_decay", "clip", "save_every", "log_every",
+)
+# fmt: on
 
 
 @dataclass(frozen=True)
