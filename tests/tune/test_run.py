@@ -456,3 +456,16 @@ def test_the_limit_that_is_reached_first_ends_it(base, reviews, tmp_path, limits
         assert result["steps"] == steps
     else:
         assert result["epochs"] == 1.0
+
+
+def test_an_average_is_judged_and_kept_and_the_steps_stay_as_they_are(
+    base, reviews, tmp_path
+) -> None:
+    losses, weights = [], []
+    for name, average in (("last", 0.0), ("average", 0.9)):
+        tune(base, reviews, tmp_path / name, epochs=1, average=average, log_every=1)
+        log = next((tmp_path / name / "trials").glob("*/log.jsonl")).read_text().splitlines()
+        losses.append([e["loss"] for e in map(json.loads, log) if e["event"] == "step"])
+        weights.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert losses[0] == losses[1] and len(losses[0]) > 3
+    assert weights[0] != weights[1]
