@@ -131,3 +131,20 @@ def test_spread_by_hand() -> None:
     assert queries.groups == (Group(0, 2, 2), Group(4, 2, 3))
     assert place.tolist() == [4, 0, 1, 5, 6]
     assert fill.tolist() == [1, 2, 0, 0, 0, 3, 4, 0, 0, 0]
+
+
+@pytest.mark.usefixtures("bf16")
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_bf16_is_near_the_whole(asked: list[int]) -> None:
+    part, layout = attention().float(), Layout(LENGTHS)
+    at = torch.tensor(asked, dtype=torch.int64)
+    x = torch.randn(layout.tokens, 6, requires_grad=True)
+    learned = [x, *part.parameters()]
+    whole = part(x, layout)[at]
+    loud = torch.randn_like(whole)
+    expected = torch.autograd.grad((whole * loud).sum(), learned)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = part(x, layout, at)
+        gradients = torch.autograd.grad((found * loud).sum(), learned)
+    for one, other in zip((found, *gradients), (whole, *expected), strict=True):
+        assert (one - other).norm().item() <= 0.03 * other.norm().item() + 0.02

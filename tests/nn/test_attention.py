@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from tianci.batch import Layout
-from tianci.nn import attention, dropped_attention
+from tianci.nn import attention, buckets, dropped_attention
 from tianci.nn.dropout import dropout
 from tianci.nn.patterns import Causal, Full, Pattern
 
@@ -86,18 +87,23 @@ def test_the_real_kernel_takes_these_arguments() -> None:
 
 
 def dropped_by_hand(
-    q: Tensor, k: Tensor, v: Tensor, lengths: list[int], causal: bool, rate: float
-) -> Tensor:
-    """Plain attention that draws as attend does: all weights at once, rows before heads."""
+    q: Tensor, k: Tensor, v: Tensor, lengths: list[int], causal: bool, rate: float,
+    dice: torch.dtype | None = None, step: int = 1,
+) -> Tensor:  # fmt: skip
+    """Plain attention that draws as attend does: all weights at once, rows before heads, in squares
+    whose sides are rounded up to `step`."""
     outputs = []
-    sizes = [q.shape[1] * n * n for n in lengths]
-    masks = dropout(torch.ones(sum(sizes), dtype=q.dtype), rate, True).split(sizes)
-    for *row, mask in zip(*(x.split(lengths) for x in (q, k, v)), masks, strict=True):
+    sides = [-(-n // step) * step for n in lengths]
+    sizes = [q.shape[1] * side * side for side in sides]
+    masks = dropout(torch.ones(sum(sizes), dtype=dice or q.dtype), rate, True).to(q.dtype)
+    rows = zip(*(x.split(lengths) for x in (q, k, v)), masks.split(sizes), sides, strict=True)
+    for *row, mask, side in rows:
         a, b, c = (x.transpose(0, 1) for x in row)
         scores = a @ b.mT / math.sqrt(q.shape[-1])
         if causal:
             scores = scores.masked_fill(torch.ones(scores.shape[1:]).triu(1).bool(), -torch.inf)
-        outputs.append((scores.softmax(-1) * mask.view(scores.shape) @ c).transpose(0, 1))
+        seen = mask.view(-1, side, side)[:, : scores.shape[1], : scores.shape[2]]
+        outputs.append((scores.softmax(-1) * seen @ c).transpose(0, 1))
     return torch.cat(outputs)
 
 
@@ -161,18 +167,49 @@ def test_dropped_layers_differ() -> None:
     assert not torch.equal(first, second)
 
 
-def test_dropped_under_autocast_computes_in_float32() -> None:
-    x = torch.randn(20, 3, 2, 8)
+@pytest.mark.usefixtures("bf16")
+@pytest.mark.parametrize("pattern", [Full(), Causal()], ids=["full", "causal"])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("piece", [1, 1 << 20], ids=["one by one", "together"])
+def test_bf16_is_written_out_and_near_float32(
+    piece: int, rate: float, pattern: Pattern, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropped_attention, "PIECE", piece)
+    lengths = [48, 40, 37, 33, 17, 17, 7, 64, 1]  # filled up to 48, 32, 16, 64; sorted or not
     torch.manual_seed(6)
-    exact = attention.attend(*x.bfloat16().float().unbind(1), Layout([10, 10]), Full(), 0.2)
-    half = x.bfloat16().requires_grad_()
-    torch.manual_seed(6)
+    half = torch.randn(sum(lengths), 3, 2, 8).bfloat16().requires_grad_()
+    torch.manual_seed(7)
     with torch.autocast("cpu", torch.bfloat16):
-        out = attention.attend(*half.unbind(1), Layout([10, 10]), Full(), 0.2)
-        out.sum().backward()
-    torch.testing.assert_close(out, exact)
-    assert half.grad is not None and half.grad.dtype == torch.bfloat16
-    assert half.grad.isfinite().all() and float(half.grad.abs().sum()) > 0
+        ours = attention.attend(*half.unbind(1), Layout(lengths), pattern, rate)
+    assert ours.dtype == torch.bfloat16 and "DroppedAttention" in type(ours.grad_fn).__name__
+    weights = torch.randn(ours.shape)
+    (mine,) = torch.autograd.grad((ours * weights).sum(), half)
+    full = half.detach().float().requires_grad_()
+    torch.manual_seed(7)
+    expected = dropped_by_hand(
+        *full.unbind(1), lengths, pattern.causal, rate, torch.bfloat16, buckets.STEP
+    )
+    (theirs,) = torch.autograd.grad((expected * weights).sum(), full)
+    for a, b in ((ours, expected), (mine, theirs)):
+        for x, y in zip(a.split(lengths), b.split(lengths), strict=True):  # each sequence by itself
+            far = (x.detach().float() - y.detach()).norm()
+            assert far.item() < 0.012 * y.norm().item() + 0.01  # bf16 has 8 bits
+        assert not torch.equal(a.detach().float(), b.detach())
+
+
+def test_buckets_hold_every_token_once() -> None:
+    lengths = (128, 120, 119, 113, 112, 40, 40, 39, 3, 2, 1, 500)
+    found = buckets.buckets(lengths, 4 * 128**2)
+    assert [(b.rows, b.length) for b in found] == [
+        (4, 128), (1, 112), (2, 48), (1, 48), (2, 16), (1, 16), (1, 512)
+    ]  # fmt: skip
+    tokens = torch.arange(sum(lengths))
+    assert [b.start for b in found] == np.cumsum([0, *(b.tokens for b in found)])[:-1].tolist()
+    for b in found:
+        rectangle = b.filled(tokens)
+        assert torch.equal(rectangle[b.real], tokens[b.start : b.start + b.tokens])
+        assert int(b.empty.sum()) == b.rows * b.length - b.tokens
+        assert (b.places is None) == (b.tokens == b.rows * b.length)
 
 
 def test_dropout_and_float32_stay_on_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,28 @@ def test_fused_loss_equals_cross_entropy(chunk: int, monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.usefixtures("bf16")
+@pytest.mark.parametrize("chunk", [200, 10**9])
+def test_fused_loss_under_autocast(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products in bf16, sums in float32: near the exact loss, gradients in the weights' type."""
+    monkeypatch.setattr(fused, "CHUNK", chunk)
+    torch.manual_seed(1)
+    x = torch.randn(60, 32, requires_grad=True)
+    table = (torch.randn(50, 32) / 4).requires_grad_()
+    bias = torch.randn(50, requires_grad=True)
+    answers = torch.randint(0, 50, (60,))
+    with torch.autocast("cpu", torch.bfloat16):
+        total, hits = fused.vocabulary_loss(x.bfloat16(), table, bias, answers)
+    exact, right = fused.vocabulary_loss(x, table, bias, answers)
+    assert total.dtype == torch.float32 and total != exact
+    torch.testing.assert_close(total, exact, rtol=2e-3, atol=0)
+    assert abs(int(hits) - int(right)) <= 1
+    ours = torch.autograd.grad(total, (x, table, bias))
+    theirs = torch.autograd.grad(exact, (x, table, bias))
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.dtype == torch.float32 and (a - b).norm() / b.norm() < 0.02
+
+
 def test_fused_loss_survives_large_logits_and_no_rows() -> None:
     x = torch.tensor([[1e4]], requires_grad=True)
     table = torch.tensor([[1.0], [-1.0]])

@@ -18,8 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tianci.batch import Group, Layout
+from tianci.nn.buckets import Bucket
 from tianci.nn.dropout import dropout
-from tianci.nn.dropped_attention import DroppedAttention, Queries
+from tianci.nn.dropped_attention import DroppedAttention, Queries, looking, written_out
 from tianci.nn.patterns import Full, Pattern
 
 
@@ -43,7 +44,8 @@ def attend_asked(
         return _single(x, query, qkv, layout, rate).flatten(1)
     pairs = F.linear(x, qkv.weight[width:], qkv.bias[width:]).view(-1, 2, heads, size)
     key, value = pairs.unbind(1)
-    queries, fill, place = spread(owner.numpy(), layout.groups)
+    groups = looking(query, layout) if written_out(query, rate) else layout.groups
+    queries, fill, place = spread(owner.numpy(), groups)
     mixed = _several(query[torch.from_numpy(fill)], key, value, queries, layout, rate)
     return mixed[torch.from_numpy(place)].flatten(1)
 
@@ -51,7 +53,7 @@ def attend_asked(
 Ids = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
-def spread(owner: Ids, groups: Sequence[Group]) -> tuple[Queries, Ids, Ids]:
+def spread(owner: Ids, groups: Sequence[Group | Bucket]) -> tuple[Queries, Ids, Ids]:
     """Equal numbers of queries for all sequences of a group: (where these queries lie, which
     asking token each one is, where each asking token went)."""
     order = np.argsort(owner, kind="stable")
@@ -60,6 +62,8 @@ def spread(owner: Ids, groups: Sequence[Group]) -> tuple[Queries, Ids, Ids]:
     start = row = 0
     for group in groups:
         most = max(1, int(counts[row : row + group.rows].max()))
+        if isinstance(group, Bucket):
+            most = -(-most // 8) * 8  # few different shapes
         found.append(Group(start, group.rows, most))
         start, row = start + found[-1].tokens, row + group.rows
     begins = np.concatenate([g.start + g.length * np.arange(g.rows) for g in found])
@@ -80,7 +84,7 @@ def _several(
     rate: float,
 ) -> Tensor:
     """(Q, H, D) queries in groups, (T, H, D) keys and values -> (Q, H, D)."""
-    if 0.0 < rate < 1.0:
+    if written_out(query, rate):
         dropped: Tensor = DroppedAttention.apply(  # type: ignore[no-untyped-call]
             query, key, value, asking, layout, Full(), rate
         )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tianci.batch import Layout
 from tianci.errors import UserError
 from tianci.nn.asked_attention import attend_asked, possible
-from tianci.nn.dropped_attention import DroppedAttention, seen
+from tianci.nn.dropped_attention import DroppedAttention, seen, written_out
 from tianci.nn.past import Following, Recording
 from tianci.nn.patterns import Biased, Full, Pattern
 from tianci.nn.watching import Watching
@@ -41,7 +41,7 @@ def attend(
     half = query.dtype in (torch.float16, torch.bfloat16)
     if query.is_cuda and dropout == 0.0 and half and layout.prefix is None:
         return _attend_varlen(query, key, value, layout, pattern)
-    if query.device.type == "cpu" and 0.0 < dropout < 1.0:
+    if written_out(query, dropout):
         mixed: Tensor = DroppedAttention.apply(  # type: ignore[no-untyped-call]
             query, key, value, layout, layout, pattern, dropout
         )

@@ -1,6 +1,7 @@
-"""Attention with dropout on its weights, for the CPU; near the speed of SDPA without dropout.
+"""Attention written out, for training on the CPU: with dropout on its weights, or in bf16.
 
-SDPA's fast kernel for the CPU cannot drop, and the one that can takes twice as long.
+SDPA's fast kernel for the CPU cannot drop, and the one that can takes twice as long; in bf16 it is
+two to five times slower than these products (LOG.md), because its backward pass is.
 
 Shapes: Q packed queries, T packed tokens, H heads, D width of a head.
 """
@@ -18,6 +19,7 @@ from torch.amp import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from tianci.batch import Group, Layout
+from tianci.nn.buckets import Bucket, buckets
 from tianci.nn.dropout import draw, stretch, zeroed
 from tianci.nn.patterns import Pattern
 
@@ -31,9 +33,22 @@ def seen(layout: Layout, group: Group) -> Tensor:
     return place <= reach.reshape(group.rows, 1, group.length, 1)
 
 
+def written_out(query: Tensor, dropout: float) -> bool:
+    """Whether `DroppedAttention` is the faster way to learn."""
+    learns_in_half = query.dtype is torch.bfloat16 and query.requires_grad and dropout == 0.0
+    return query.device.type == "cpu" and (0.0 < dropout < 1.0 or learns_in_half)
+
+
+def looking(query: Tensor, layout: Layout) -> tuple[Group, ...] | tuple[Bucket, ...]:
+    """The sequences as attention takes them: equal lengths together, in bf16 also similar ones."""
+    if query.dtype is not torch.bfloat16 or layout.prefix is not None:
+        return layout.groups
+    return buckets(layout.lengths, PIECE // query.shape[1])
+
+
 @dataclass(frozen=True)
 class Queries:
-    """Where queries lie that are not all tokens: groups beside those of a layout."""
+    """Where queries lie that are not all tokens: groups beside those of `looking`."""
 
     groups: tuple[Group, ...]
 
@@ -42,11 +57,11 @@ class DroppedAttention(torch.autograd.Function):
     """(Q, H, D), twice (T, H, D) -> (Q, H, D).
 
     Saved per piece: q, k, v, the weights, and the weights that were kept (0 elsewhere), which are
-    the mask.
+    the mask; without dropout these are the same tensor.
     """
 
     @staticmethod
-    @custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
+    @custom_fwd(device_type="cpu", cast_inputs=torch.bfloat16)  # type: ignore[untyped-decorator]
     def forward(
         ctx: Any,
         query: Tensor,
@@ -58,21 +73,28 @@ class DroppedAttention(torch.autograd.Function):
         rate: float,
     ) -> Tensor:
         mixed = query.new_empty(query.shape)
-        pieces = list(_pieces(asking.groups, layout.groups, query.shape[1]))
-        sizes = [query.shape[1] * asks.tokens * looks.length for asks, looks in pieces]
-        words = draw([sum(sizes)], query.dtype)
-        dice = iter(torch.split(stretch(words, [sum(sizes)]), sizes))
+        seeing = looking(query, layout)
+        asked = seeing if asking is layout else asking.groups
+        pieces = list(_pieces(asked, seeing, query.shape[1]))
+        sizes = [query.shape[1] * asks.rows * asks.length * looks.length for asks, looks in pieces]
+        dice: Iterator[Tensor] = iter(())
+        if rate:
+            words = draw([sum(sizes)], query.dtype)
+            dice = iter(torch.split(stretch(words, [sum(sizes)]), sizes))
         saved: list[Tensor] = []
         for asks, looks in pieces:
             q, k, v = _rows(query, asks), _rows(key, looks), _rows(value, looks)
             scores = _product(q, k.mT, 1 / math.sqrt(q.shape[-1]))
-            if layout.prefix is not None:
-                by_row = scores.view(looks.rows, -1, looks.length, looks.length)
+            by_row = scores.view(looks.rows, -1, *scores.shape[1:])
+            if isinstance(looks, Bucket):
+                if looks.places is not None:
+                    by_row.masked_fill_(looks.empty, -torch.inf)
+            elif layout.prefix is not None:
                 by_row.masked_fill_(~seen(layout, looks), -torch.inf)
-            elif pattern.causal:
+            if pattern.causal and layout.prefix is None:
                 scores += scores.new_full(scores.shape[1:], -torch.inf).triu(1)
             weights = scores.softmax(-1)
-            kept = zeroed(weights, next(dice).view(weights.shape), rate)
+            kept = zeroed(weights, next(dice).view(weights.shape), rate) if rate else weights
             _put(mixed, asks, _product(kept, v, 1 / (1 - rate)))
             saved += (q, k, v, weights, kept)
         ctx.save_for_backward(*saved)
@@ -90,20 +112,31 @@ class DroppedAttention(torch.autograd.Function):
             q, k, v, weights, kept = (next(saved) for _ in range(5))
             scale, up = 1 / math.sqrt(q.shape[-1]), 1 / (1 - ctx.rate)
             g = _rows(gradient, asks)
+            if isinstance(asks, Bucket) and asks.places is not None:
+                g.view(asks.rows, -1, *g.shape[1:]).masked_fill_(asks.empty.mT, 0.0)
             _put(dvalue, looks, _product(kept.mT, g, up))
-            # nothing flows where a weight was dropped; where it was 0 anyway, the next line does it
-            dweights = torch.ops.aten.threshold_backward(_product(g, v.mT, up), kept, 0)
+            dweights = _product(g, v.mT, up)
+            if ctx.rate:
+                # nothing flows where a weight was dropped; where it was 0 anyway, the next line
+                # does it
+                dweights = torch.ops.aten.threshold_backward(dweights, kept, 0)
             dscores = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)
             _put(dquery, asks, _product(dscores, k, scale))
             _put(dkey, looks, _product(dscores.mT, q, scale))
         return dquery, dkey, dvalue, None, None, None, None
 
 
+Piece = Group | Bucket
+
+
 def _pieces(
-    asking: Sequence[Group], looking: Sequence[Group], heads: int
-) -> Iterator[tuple[Group, Group]]:
+    asking: Sequence[Piece], seeing: Sequence[Piece], heads: int
+) -> Iterator[tuple[Piece, Piece]]:
     """The runs of equal lengths, cut so that the weights of a piece stay in cache."""
-    for asks, looks in zip(asking, looking, strict=True):
+    for asks, looks in zip(asking, seeing, strict=True):
+        if isinstance(looks, Bucket):  # small enough already
+            yield asks, looks
+            continue
         step = max(1, PIECE // (heads * asks.length * looks.length))
         for row in range(0, looks.rows, step):
             rows = min(step, looks.rows - row)
@@ -113,21 +146,24 @@ def _pieces(
             )
 
 
-def _rows(packed: Tensor, piece: Group) -> Tensor:
+def _rows(packed: Tensor, piece: Piece) -> Tensor:
     """(T, H, D) -> (rows * H, length, D) of one piece."""
-    return _cut(packed, piece).reshape(-1, piece.length, packed.shape[-1])
+    if isinstance(piece, Bucket):
+        part = piece.filled(packed)
+    else:
+        part = packed[piece.start : piece.start + piece.tokens]
+    part = part.view(piece.rows, piece.length, *part.shape[1:])
+    return part.transpose(1, 2).reshape(-1, piece.length, packed.shape[-1])
 
 
-def _put(packed: Tensor, piece: Group, rows: Tensor) -> None:
+def _put(packed: Tensor, piece: Piece, rows: Tensor) -> None:
     """The way back: (rows * H, length, D) into their place in (T, H, D)."""
-    part = _cut(packed, piece)
-    part.copy_(rows.view(part.shape))
-
-
-def _cut(packed: Tensor, piece: Group) -> Tensor:
-    """(T, H, D) -> (rows, H, length, D) of one piece, without a copy."""
     part = packed[piece.start : piece.start + piece.tokens]
-    return part.view(piece.rows, piece.length, *part.shape[1:]).transpose(1, 2)
+    rows = rows.view(piece.rows, -1, *rows.shape[1:]).transpose(1, 2)
+    if isinstance(piece, Bucket) and piece.places is not None:
+        torch.index_select(rows.reshape(-1, *part.shape[1:]), 0, piece.real, out=part)
+    else:
+        part.view(rows.shape).copy_(rows)
 
 
 def _product(a: Tensor, b: Tensor, factor: float) -> Tensor:
