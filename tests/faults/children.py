@@ -148,7 +148,7 @@ def _import_everything() -> None:
     for name in tianci.cli.finetune.TASKS:
         tasks.task_kind(name)
     # how fast this machine is, and the picture: neither is what is tested
-    probe.peak_flops = lambda: 1e9
+    probe.peak_flops = lambda _: 1e9
     probe.tokens_per_second = lambda *_: 1e4
     probe.minutes_per_epoch = lambda *_: {}
     report.curve = lambda _: b""

@@ -26,7 +26,8 @@ from tianci.serve.predictor import load
 from tianci.tune.remember import Remembering
 from tianci.tune.settings import Finetune
 from tianci.tune.start import give_head
-from tianci.tune.trial import Work, run_trial
+from tianci.tune.trial import run_trial
+from tianci.tune.work import Work
 
 LETTERS = list("abcdef")
 VOCABULARY = [*tiny.SPECIAL, *LETTERS]

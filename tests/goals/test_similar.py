@@ -29,7 +29,8 @@ from tianci.models import bert
 from tianci.serve.predictor import load
 from tianci.tune.settings import Finetune
 from tianci.tune.start import give_head
-from tianci.tune.trial import Work, run_trial
+from tianci.tune.trial import run_trial
+from tianci.tune.work import Work
 
 LETTERS, CHINESE = list("abcdefghijkl"), list("天地人大中上下国说到你我")  # the same, translated
 TOY = tiny.tokenizer([*tiny.SPECIAL, *LETTERS, *CHINESE])

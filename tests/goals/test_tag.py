@@ -22,7 +22,8 @@ from tianci.models import bert
 from tianci.nn.crf import Chain
 from tianci.nn.task_heads import HeadPlan
 from tianci.tune.settings import Finetune
-from tianci.tune.trial import Work, run_trial
+from tianci.tune.trial import run_trial
+from tianci.tune.work import Work
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 CONFIG = bert.Config(vocabulary=len(VOCABULARY), width=32, layers=2, heads=2, hidden=64,

@@ -30,7 +30,8 @@ from tianci.serve.predictor import load
 from tianci.serve.ranking import rank
 from tianci.train.pretrain import pretrain
 from tianci.tune.settings import Finetune
-from tianci.tune.trial import Work, run_trial
+from tianci.tune.trial import run_trial
+from tianci.tune.work import Work
 
 Cell = Callable[[Place, str, Path], None]
 CELLS: dict[str, Cell] = {}

@@ -18,7 +18,8 @@ from tianci.goals.tasks import make_task
 from tianci.tune.rows_source import RowsSource
 from tianci.tune.settings import Finetune
 from tianci.tune.start import begin
-from tianci.tune.trial import Work, run_trial
+from tianci.tune.trial import run_trial
+from tianci.tune.work import Work
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 TASKS = ("classify", "pair", "regress", "tag", "answer", "choose")

@@ -19,6 +19,8 @@ from tianci.data.rows import read_rows
 from tianci.errors import UserError
 from tianci.goals.tasks import make_task
 from tianci.manifest import checksum
+from tianci.train import probe
+from tianci.tune import run
 from tianci.tune.run import split_rows
 from tianci.tune.settings import Finetune
 
@@ -289,6 +291,29 @@ def test_compare_says_whether_it_paid(base, reviews, tmp_path) -> None:
     assert systems == {(n, s) for n in (100, 240)
                        for s in ("bag of words", "from scratch", "fine-tuned")}  # fmt: skip
     assert found["sentence"].startswith("Pre-training ")
+
+
+@pytest.mark.usefixtures("bf16")
+def test_the_precision_is_decided_once(base, reviews, tmp_path, monkeypatch) -> None:
+    """Another answer of the machine does not change a run that goes on."""
+    monkeypatch.setattr(probe, "WIDE", 8)
+    monkeypatch.setattr(probe, "bf16_speed", lambda: 2.0)
+    monkeypatch.setattr(run, "_finish", lambda *_: {})  # ended before its last files
+    settings = Finetune(
+        model=str(base), train=str(reviews["train"]), dev=str(reviews["dev"]),
+        out=str(tmp_path / "run"), epochs=1,
+    )  # fmt: skip
+    run.finetune("classify", settings, quiet=True)
+    told = json.loads((tmp_path / "run/run.json").read_text())
+    assert (
+        told["settings"]["precision"] == "bf16" and told["asked"]["settings"]["precision"] == "auto"
+    )
+    monkeypatch.setattr(probe, "bf16_speed", lambda: 1.0)
+    seen = []
+    monkeypatch.setattr(run, "_finish", lambda work, *_: seen.append(work.bf16) or {})
+    run.finetune("classify", settings, quiet=True)
+    run.finetune("classify", settings, quiet=True, resume=str(tmp_path / "run"))
+    assert seen == [True, True]
 
 
 def test_kill_and_resume_give_the_same_bits(base, reviews, tmp_path) -> None:

@@ -104,7 +104,9 @@ def _operations(width: int, layers: int) -> float:
     )  # fmt: skip
     model = checkpoint.create("bert", config, goal.heads)
     batch = probe.random_batch(8000, 128, 16)
-    return probe.tokens_per_second(model, goal, batch, "cpu") * probe.training_flops(model, 128)
+    bf16 = probe.precision("auto", "cpu", width) == "bf16"
+    speed = probe.tokens_per_second(model, goal, batch, "cpu", bf16)
+    return speed * probe.training_flops(model, 128)
 
 
 @cache

@@ -17,7 +17,7 @@ from tianci.comparison.recipe import Recipe, read_recipe, slug
 from tianci.comparison.settings import Entry
 from tianci.comparison.table import make_row, write_results
 from tianci.errors import Stopped, UserError
-from tianci.tune.trial import free_memory
+from tianci.tune.work import free_memory
 
 BASELINE = "simple baseline"
 

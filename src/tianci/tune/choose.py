@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tianci.tune.start import load_base
-from tianci.tune.trial import Diverged, Result, Work, free_memory, run_trial, seeds_of, tell
+from tianci.tune.trial import run_trial
+from tianci.tune.work import Diverged, Result, Work, free_memory, seeds_of, tell
 
 SLOWER = 1 / 3  # the rate of a second attempt
 

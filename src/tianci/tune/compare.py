@@ -13,7 +13,8 @@ import numpy as np
 from tianci.evaluate.baselines import BAG, baseline_answers, baseline_name
 from tianci.metrics.interval import bootstrap_weighted
 from tianci.tune.choose import Chosen
-from tianci.tune.trial import Work, free_memory, run_trial, tell
+from tianci.tune.trial import run_trial
+from tianci.tune.work import Work, free_memory, tell
 
 COUNTS = (100, 500, 2000)
 SCRATCH_RATE = 3.0  # fresh weights want larger steps than learned ones

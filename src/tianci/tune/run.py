@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -30,13 +30,13 @@ from tianci.settings import as_table, build, convert
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, probe
 from tianci.train import record as run_record
-from tianci.train.memory import keep_freed_memory
+from tianci.train.memory import keep_few_kernels, keep_freed_memory
 from tianci.train.place import publish
 from tianci.tune.choose import Chosen, choose_trial
 from tianci.tune.settings import Finetune
 from tianci.tune.start import load_base
 from tianci.tune.task_tokens import has_task_tokens
-from tianci.tune.trial import Interrupted, Work
+from tianci.tune.work import Interrupted, Work
 
 HELD_BACK = 0.1  # of the training rows, when there is no dev file
 DRAWS = 1000
@@ -87,11 +87,13 @@ def _run(
     findings = _checked(made, rows, base, limit, settings, quiet)
     # labels that only dev or test have can never be predicted, but count as errors
     made = made.learn([row for found in rows.values() for row in found])
-    work = _work(made, settings, rows, limit, base.model.config.width, tokenizer, quiet)
+    settings = _with_precision(settings, out, base.model.config.width)
+    work = _work(made, settings, rows, limit, tokenizer, quiet)
     fresh = work.world.first and not (out / "run.json").exists()
     if fresh:
         out.mkdir(parents=True, exist_ok=True)
-        write_json(out / "run.json", {"tianci": __version__, **asked, "asked": asked})
+        decided = {"settings": {**asked["settings"], "precision": settings.precision}}
+        write_json(out / "run.json", {"tianci": __version__, **asked, **decided, "asked": asked})
     try:
         chosen = choose_trial(work, seed, out / "trials")
         compared = _compare(work, chosen, seed, out) if settings.compare else None
@@ -238,18 +240,32 @@ def refuse_faults(findings: Sequence[Finding], force: bool) -> None:
         )
 
 
+def _with_precision(settings: Finetune, out: Path, width: int) -> Finetune:
+    """Decided once, by the first process, and recorded: a run that goes on must not find another
+    answer."""
+    world = parallel.join()
+
+    def decide() -> Literal["float32", "bf16"]:
+        wanted = settings.precision
+        if (out / "run.json").exists():
+            wanted = _recorded(out)[1].precision
+        return probe.precision(wanted, world.device, width)
+
+    return dataclasses.replace(settings, precision=parallel.of_first(decide, world))
+
+
 def _work(
     task: Task,
     settings: Finetune,
     rows: dict[str, list[Row]],
     limit: int,
-    width: int,
     tokenizer: Tokenizer | None,
     quiet: bool,
 ) -> Work:
     keep_freed_memory()
+    keep_few_kernels()
+    bf16 = settings.precision == "bf16"
     world = parallel.join()
-    bf16 = probe.precision(settings.precision, world.device, width) == "bf16"
     return Work(settings, task, rows["train"], rows["dev"], limit, quiet, bf16, world, tokenizer)
 
 

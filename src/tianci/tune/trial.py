@@ -6,27 +6,19 @@ import dataclasses
 import math
 import shutil
 import signal
-import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from tqdm import tqdm
-
 from tianci import __version__, checkpoint, manifest
 from tianci.checkpoint import Checkpoint
-from tianci.data.rows import Row
-from tianci.errors import Failed, unknown
+from tianci.errors import unknown
 from tianci.evaluate.tasks import answer_examples, tokenizer_of
 from tianci.files import read_json, write_json
 from tianci.goals.auxiliary import auxiliary
 from tianci.goals.base import Joint
-from tianci.goals.tasks.base import Decision, Example, Task
 from tianci.room import shortage
 from tianci.settings import as_table
-from tianci.text.tokenizer import Tokenizer
 from tianci.train import average, journal, parallel, state
 from tianci.train.bar import Bar
 from tianci.train.journal import Journal, line_due
@@ -36,52 +28,12 @@ from tianci.train.trouble import NotANumber, write_batch
 from tianci.tune import strategy
 from tianci.tune.remember import Remembering
 from tianci.tune.rows_source import RowsSource
-from tianci.tune.settings import Finetune
 from tianci.tune.start import begin, from_scratch
+from tianci.tune.work import Diverged, Interrupted, Result, Work, tell
 
 METRIC_EPSILON = 1e-9
 SOME_ROWS = 16  # enough to see which scores there are
 GPU_TOKENS = 8192  # of one forward pass
-
-
-@dataclass(frozen=True)
-class Work:
-    """What all trials of a run share."""
-
-    settings: Finetune
-    task: Task  # with labels
-    train: list[Row]
-    dev: list[Row]
-    limit: int
-    quiet: bool = False
-    bf16: bool = False
-    world: parallel.World = field(default_factory=parallel.World)
-    tokenizer: Tokenizer | None = None  # for a preset, which has none of its own
-    scratch: bool = False  # fresh weights instead of the pre-trained ones
-
-    @property
-    def metric(self) -> str:
-        return self.settings.metric or self.task.chosen_by(self.dev)
-
-
-@dataclass
-class Result:
-    """What a trial reached, at its best epoch on dev."""
-
-    lr: float
-    seed: int
-    score: float = -math.inf  # of the metric
-    scores: dict[str, float] = field(default_factory=dict)
-    decision: Decision = field(default_factory=dict)
-    step: int = 0
-    epochs: float = 0.0
-    steps: int = 0  # of the whole trial
-    tokens: int = 0
-    seconds: float = 0.0
-    learned: int = 0  # parameters that were trained
-    parameters: int = 0
-    trouble: str | None = None  # why the result is worth nothing
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 def run_trial(work: Work, lr: float, seed: int, folder: Path) -> Result:
@@ -102,18 +54,6 @@ def _check_best(work: Work, folder: Path) -> None:
     if wrong:
         tell(work, f"! {best} is damaged: {wrong[0]}; this trial begins anew")
         shutil.rmtree(folder)
-
-
-class Interrupted(BaseException):
-    """A signal came; the trial is saved."""
-
-    def __init__(self, number: int):
-        super().__init__(number)
-        self.number = number
-
-
-class Diverged(Failed):
-    """A trial came to no number, whatever was tried."""
 
 
 class _Trial:
@@ -312,7 +252,9 @@ class _Trial:
         for rows in (self.work.dev[:SOME_ROWS], self.work.dev):  # all: some scores need two classes
             if not self.settings.metric or self.settings.metric in names:
                 return
-            examples = examples_of(self.work, rows, self.model)
+            examples = self.task.examples(
+                rows, tokenizer_of(self.model), self.work.limit, labelled=False
+            )
             said = answer_examples(self.model, self.task, examples, self.work.world.device)
             joined = self.task.join(examples, said)
             names = self.task.score(rows, joined, self.task.decide(rows, joined))
@@ -405,26 +347,3 @@ class _Trial:
         said = self.journal.kept if self.journal else []
         if not any(e["event"] == event and e["step"] == step for e in said):
             self._say(event, step=step, **values)
-
-
-def tell(work: Work, text: str) -> None:
-    """Says something to the person at the terminal."""
-    if not work.quiet and work.world.first:
-        tqdm.write(text, file=sys.stderr)
-
-
-def examples_of(work: Work, rows: list[Row], model: Checkpoint) -> list[Example]:
-    return work.task.examples(rows, tokenizer_of(model), work.limit, labelled=False)
-
-
-def seeds_of(seed: int, count: int) -> list[int]:
-    return [seed + 1000 * n for n in range(count)]
-
-
-def free_memory() -> None:
-    """Between trials nothing of the last one should stay."""
-    import gc
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
