@@ -3,7 +3,8 @@
 Both learn from the same rows of online_shopping (real, ragged reviews, cut at 128 tokens), batches
 of 16, dropout 0.1, AdamW, clipping, a model of the same size with the same vocabulary. The Trainer
 runs at its defaults (shuffled, padded to the longest of the batch) and with its length grouping.
-One call is one epoch over the rows.
+Where products in bf16 are faster on this machine, both run with it as well. One call is one epoch
+over the rows.
 
     python benchmarks/finetune.py [--rounds 5] [--size small|base|minilm ...] [--rows 800]
 """
@@ -50,12 +51,12 @@ def sizes(size: str, vocabulary: int) -> Any:
     return dataclasses.replace(known, vocabulary=vocabulary, dropout=0.1, attention_dropout=0.1)
 
 
-def ours(size: str, count: int) -> tuple[Any, int]:
+def ours(size: str, count: int, bf16: bool = False) -> tuple[Any, int]:
     from tianci import checkpoint
     from tianci.goals.base import Joint
     from tianci.train.examples import Position
     from tianci.train.loop import Loop
-    from tianci.train.memory import keep_freed_memory
+    from tianci.train.memory import keep_few_kernels, keep_freed_memory
     from tianci.train.parallel import World
     from tianci.train.settings import Train
     from tianci.train.state import State
@@ -65,6 +66,7 @@ def ours(size: str, count: int) -> tuple[Any, int]:
     from tianci.tune.start import give_head
 
     keep_freed_memory()
+    keep_few_kernels()
     task, tokenizer, examples = material(size, count)
     settings = Finetune()
     model = checkpoint.create("bert", sizes(size, len(tokenizer)), ())
@@ -77,13 +79,13 @@ def ours(size: str, count: int) -> tuple[Any, int]:
         at = State(position=Position())
         Loop(
             model, Joint((task,)), adam, train, 1e-5, 0.1, lambda phase: source, at,
-            World(), False, 0, *[lambda told: None] * 4,
+            World(), bf16, 0, *[lambda told: None] * 4,
         ).run()  # fmt: skip
 
     return call, sum(example.length for example in examples)
 
 
-def trainer(size: str, count: int, group: bool = False) -> tuple[Any, int]:
+def trainer(size: str, count: int, group: bool = False, bf16: bool = False) -> tuple[Any, int]:
     """The Trainer in a thread of its own, which runs one epoch for each call."""
     import torch
     import transformers as hf
@@ -112,7 +114,7 @@ def trainer(size: str, count: int, group: bool = False) -> tuple[Any, int]:
     arguments = hf.TrainingArguments(
         output_dir=folder, per_device_train_batch_size=BATCH, num_train_epochs=10_000,
         save_strategy="no", report_to="none", logging_steps=500, disable_tqdm=True, use_cpu=True,
-        train_sampling_strategy="group_by_length" if group else "random",
+        train_sampling_strategy="group_by_length" if group else "random", bf16=bf16,
     )  # fmt: skip
     collate = hf.DataCollatorWithPadding(hf.AutoTokenizer.from_pretrained(folder))
     theirs = hf.Trainer(
@@ -148,12 +150,20 @@ def main() -> None:
         return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     print(machine())
+    from tianci.train.probe import bf16_is_faster
+
     same = {"size": given.size, "count": given.rows}
     field = [
         ("transformers Trainer", "finetune:trainer", same),
         ("transformers Trainer, group_by_length", "finetune:trainer", {**same, "group": True}),
         ("tianci", "finetune:ours", same),
     ]
+    if bf16_is_faster("cpu"):
+        half = {**same, "bf16": True}
+        field += [
+            ("Trainer, group_by_length, bf16", "finetune:trainer", {**half, "group": True}),
+            ("tianci, bf16", "finetune:ours", half),
+        ]
     title = f"{given.size}, {given.rows} reviews of at most {LENGTH} tokens, batches of {BATCH}"
     battle(title, field, given.rounds, seconds=1.0)
 

@@ -3,7 +3,8 @@
 Both train on the same examples cut from real text, length 128, 15 % masked, dropout 0.1, AdamW
 (fused) and clipping. The peer is written as its documentation does it:
 DataCollatorForLanguageModeling over batches of 32 examples, padded to the longest. "full" keeps
-only full rows, "ragged" sentence pairs of natural length. One call is 4 steps.
+only full rows, "ragged" sentence pairs of natural length. One call is 4 steps. Where products in
+bf16 are faster on this machine (`tianci doctor`), both run with it as well: autocast for the peer.
 
     python benchmarks/pretrain.py [--rounds 5] [--sizes mini,small]
 """
@@ -69,15 +70,16 @@ def sizes(size: str, vocabulary: int, dropout: float) -> Any:
     )
 
 
-def ours(size: str, kind: str, dropout: float = 0.1) -> tuple[Any, int]:
+def ours(size: str, kind: str, dropout: float = 0.1, bf16: bool = False) -> tuple[Any, int]:
 
     from tianci import checkpoint
     from tianci.train import optimizer
-    from tianci.train.loop import Learner
-    from tianci.train.memory import keep_freed_memory
+    from tianci.train.loop import Learner, autocast
+    from tianci.train.memory import keep_few_kernels, keep_freed_memory
     from tianci.train.settings import Train
 
     keep_freed_memory()
+    keep_few_kernels()
     tokenizer, examples, pool, parts = material(kind)
     goal = examples.recipe.goal
     model = checkpoint.create("bert", sizes(size, len(tokenizer), dropout), goal.heads)
@@ -91,8 +93,9 @@ def ours(size: str, kind: str, dropout: float = 0.1) -> tuple[Any, int]:
         fresh = examples.assemble([example_of(pool, n) for part in parts for n in part], rng)
         for i in range(STEPS):
             batch = fresh.batch(np.arange(i * ROWS, (i + 1) * ROWS))
-            loss, _ = learner(batch, goal.count(batch))
-            loss.backward()
+            with autocast(bf16, "cpu"):
+                loss, _ = learner(batch, goal.count(batch))
+                loss.backward()
             optimizer.clip(parameters, 1.0)
             adam.step()
             adam.zero_grad(set_to_none=True)
@@ -107,7 +110,7 @@ def example_of(pool: Any, number: int) -> Any:
     return Example((a, b), (c, d), int(pool.labels[number]))
 
 
-def transformers(size: str, kind: str, dropout: float = 0.1) -> tuple[Any, int]:
+def transformers(size: str, kind: str, dropout: float = 0.1, bf16: bool = False) -> tuple[Any, int]:
     import torch
     import transformers as hf
 
@@ -138,7 +141,9 @@ def transformers(size: str, kind: str, dropout: float = 0.1) -> tuple[Any, int]:
     def call() -> None:
         for part in rows:
             batch = collate([dict(row) for row in part])
-            model(**batch).loss.backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                loss = model(**batch).loss
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             adam.step()
             adam.zero_grad(set_to_none=True)
@@ -158,13 +163,22 @@ def main() -> None:
         return
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     print(machine())
+    from tianci.train.probe import bf16_is_faster
+
+    half = {"bf16": True} if bf16_is_faster("cpu") else None
     for size in arguments.sizes.split(","):
         for kind in ("full", "ragged"):
             field = [
                 ("transformers BertForPreTraining", "pretrain:transformers", {}),
                 ("tianci, the same dropout", "pretrain:ours", {}),
-                ("tianci as it comes (no dropout)", "pretrain:ours", {"dropout": 0.0}),
+                ("tianci without dropout", "pretrain:ours", {"dropout": 0.0}),
             ]
+            if half:
+                field += [
+                    ("transformers, bf16", "pretrain:transformers", half),
+                    ("tianci, the same dropout, bf16", "pretrain:ours", half),
+                    ("tianci without dropout, bf16", "pretrain:ours", {"dropout": 0.0, **half}),
+                ]
             field = [(n, t, {"size": size, "kind": kind, **a}) for n, t, a in field]
             battle(f"{size}, {kind}", field, arguments.rounds, seconds=1.0)
 

@@ -83,7 +83,8 @@ def rows_of(name: str, given: Any) -> tuple[Any, list[Any], list[Any]]:
 def ours(model: str, name: str, seed: int, given: Any) -> tuple[float, float]:
     """(score after the last epoch, seconds)."""
     from tianci.tune.settings import Finetune
-    from tianci.tune.trial import Work, run_trial
+    from tianci.tune.trial import run_trial
+    from tianci.tune.work import Work
 
     task, train, dev = rows_of(name, given)
     settings = Finetune(

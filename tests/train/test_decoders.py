@@ -26,8 +26,11 @@ SIZES: dict[str, dict[str, Any]] = {
 
 
 def run(corpus: Path, out: Path, family: str, start: str = "", **train: Any) -> dict[str, Any]:
+    new = {} if start else {"preset": f"{family}-tiny"}
     sections = {
-        "pretrain": Pretrain(str(corpus), f"{family}-tiny", "causal", str(out), start),
+        "pretrain": Pretrain(
+            str(corpus), objective="causal", out=str(out), start_from=start, **new
+        ),
         "train": Train(**{"length": 48, "batch_tokens": 512, "steps": 50, "lr": 5e-3, **train}),
         "model": {} if start else SIZES[family],
     }

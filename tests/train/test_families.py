@@ -45,9 +45,11 @@ def byte_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(corpus: Path, out: Path, family: str, start: str = "", **train: Any) -> dict[str, Any]:
     objective, sizes = CASES[family]
-    preset = family.partition(",")[0] + "-tiny"
+    new = {} if start else {"preset": family.partition(",")[0] + "-tiny"}
     sections = {
-        "pretrain": Pretrain(str(corpus), preset, objective, str(out), start),
+        "pretrain": Pretrain(
+            str(corpus), objective=objective, out=str(out), start_from=start, **new
+        ),
         "train": Train(**{"length": 48, "batch_tokens": 512, "steps": STEPS, "lr": 5e-3, **train}),
         "model": {} if start else {**SIZES, **sizes},
     }

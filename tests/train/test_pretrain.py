@@ -3,6 +3,7 @@ processes."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -96,8 +97,13 @@ def test_transformers_loads_the_result(trained: tuple[Path, dict[str, object]]) 
     assert abs(pipe(GAP)[0]["score"] - load(out).fill(GAP, top=1)[0][0]["score"]) < 1e-5
 
 
-def test_kill_9_and_resume_gives_the_same_bits(corpus: Path, tmp_path: Path) -> None:
-    more = ["--steps", "40", "--save-every", "7", "--dropout", "0.1"]
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_kill_9_and_resume_gives_the_same_bits(
+    corpus: Path, tmp_path: Path, precision: str, request: pytest.FixtureRequest
+) -> None:
+    if precision == "bf16":
+        request.getfixturevalue("bf16")
+    more = ["--steps", "40", "--save-every", "7", "--dropout", "0.1", "--precision", precision]
     subprocess.run(command(corpus, tmp_path / "whole", *more), check=True, capture_output=True)
     process = subprocess.Popen(
         command(corpus, tmp_path / "killed", *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -293,6 +299,17 @@ def test_sizes_are_those_of_the_model_to_go_on_from(
     wanted = Pretrain(str(corpus), out=str(tmp_path / "out"), start_from=str(trained[0]))
     with pytest.raises(UserError, match="model.layers is a size of a new model"):
         pretrain({"pretrain": wanted, "train": Train(steps=1), "model": {"layers": 3}}, quiet=True)
+    wanted = dataclasses.replace(wanted, preset="small")
+    with pytest.raises(UserError, match="--preset small is a bert with 4 layers, 512 wide"):
+        pretrain({"pretrain": wanted, "train": Train(steps=1)}, quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_preset_of_the_same_sizes_may_stand_beside_from(corpus: Path, tmp_path: Path) -> None:
+    train = Train(steps=1, length=48, batch_tokens=512)
+    for start, out in (("", "one"), (str(tmp_path / "one"), "two")):
+        wanted = Pretrain(str(corpus), "tiny", out=str(tmp_path / out), start_from=start)
+        assert pretrain({"pretrain": wanted, "train": train}, quiet=True)["steps"] == 1
 
 
 def test_text_that_cannot_be_used_leaves_nothing_behind(corpus: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def _text(summary: dict[str, Any]) -> str:
     lines = [
         f"{summary['steps']:,} steps, {summary['tokens']:,} tokens in "
         f"{summary['seconds'] / 60:.1f} minutes: {summary['tokens_per_second']:,.0f} tokens/s, "
-        f"{summary['share_of_peak']:.0%} of this machine's float32 peak",
+        f"{summary['share_of_peak']:.0%} of this machine's peak in {summary['precision']}",
         *(
             f"held-out {name}: loss {v['loss']:.3f}, accuracy {v['accuracy']:.1%} of {v['count']:,}"
             for name, v in summary["held"].items()

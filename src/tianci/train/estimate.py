@@ -59,12 +59,14 @@ def estimate(
     return Estimate(int(planned), planned / max(1, corpus_tokens), speed, memory)
 
 
-def speed(model: Checkpoint, goal: Joint, pool: Any, numbers: np.ndarray, device: str) -> float:
+def speed(
+    model: Checkpoint, goal: Joint, pool: Any, numbers: np.ndarray, device: str, bf16: bool
+) -> float:
     """Tokens per second of a batch of the pool, or of as much of it as fits into memory."""
     while True:
         batch = pool.batch(numbers)
         try:
-            return probe.tokens_per_second(model, goal, batch, device)
+            return probe.tokens_per_second(model, goal, batch, device, bf16)
         except (RuntimeError, MemoryError) as error:
             if not fitting.ran_out(error):
                 raise

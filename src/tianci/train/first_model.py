@@ -45,6 +45,7 @@ def start(
                 "its sizes; leave it out, or leave out --from"
             )
         model = checkpoint.read(wanted.start_from)
+        _agree(wanted, model)
         fit_vocabulary(model, tokenizer)
         for name in goal.heads:
             if name not in model.heads:
@@ -63,6 +64,22 @@ def start(
     know_frequencies(model.heads.values(), corpus.split("train"))
     model.tokenizer = tokenizer
     return model
+
+
+def _agree(wanted: Pretrain, model: Checkpoint) -> None:
+    """Refuses a preset of other sizes than the model to go on from."""
+    if wanted.preset == Pretrain.preset:  # who says the usual one is not heard
+        return
+    kind, config = preset(wanted.preset)
+    asked = {"family": kind, "width": config.width, "layers": config.layers}
+    found = model.model.config
+    has = {"family": model.family, "width": found.width, "layers": found.layers}
+    if asked != has:
+        raise UserError(
+            f"--preset {wanted.preset} is a {kind} with {config.layers} layers, {config.width} "
+            f"wide, but {wanted.start_from} is a {model.family} with {found.layers}, "
+            f"{found.width} wide; leave out one of them"
+        )
 
 
 def _add_head(model: Checkpoint, name: str) -> None:

@@ -262,7 +262,7 @@ class Loop:
         for number, micro in enumerate(micros):
             if number and self.stopping:
                 return None  # large models take long for a step
-            with _autocast(self.bf16, self.world.device):
+            with autocast(self.bf16, self.world.device):
                 loss, parts = learner(micro.to(self.world.device), counts)
                 loss.backward()
             sums += torch.stack(
@@ -340,7 +340,8 @@ def _most(state: State, settings: Train) -> int:
     return min(state.micro_tokens or usual, usual)
 
 
-def _autocast(bf16: bool, device: str) -> contextlib.AbstractContextManager[Any]:
+def autocast(bf16: bool, device: str) -> contextlib.AbstractContextManager[Any]:
+    """Products in bf16, or everything as it is."""
     return torch.autocast(device.partition(":")[0], torch.bfloat16, enabled=bf16)
 
 

@@ -18,20 +18,21 @@ from tianci.checkpoint import Checkpoint, create
 from tianci.goals.base import Joint
 from tianci.goals.objectives import parse
 from tianci.models import family
-from tianci.train.loop import Learner
+from tianci.train.loop import Learner, autocast
 
-WIDE = 512  # from here on bf16 may pay on a CPU
+WIDE = 256  # from here on bf16 may pay on a CPU
 
 BF16_PROBE = """
 import time, torch
 torch.set_num_threads({threads})
-def seconds(dtype):
+def seconds(dtype):  # the best of several: other work on the machine decides nothing
     a, b = torch.ones(1024, 512, dtype=dtype), torch.ones(512, 1024, dtype=dtype)
-    a @ b
-    began = time.perf_counter()
-    for _ in range(8):
+    taken = []
+    for _ in range(12):
+        began = time.perf_counter()
         a @ b
-    return time.perf_counter() - began
+        taken.append(time.perf_counter() - began)
+    return min(taken)
 print(seconds(torch.float32) / seconds(torch.bfloat16))
 """
 
@@ -65,8 +66,9 @@ def precision(
 ) -> Literal["float32", "bf16"]:
     """bf16 or float32: as wanted, or by what this machine does with models of that width.
 
-    Narrow models gain nothing on a CPU that doubles its speed in bf16: 8,258 against 7,737 tokens a
-    second at width 192. Their products are small, and casting costs what they save.
+    On a CPU whose products are twice as fast in bf16 a step is 1.9 times as fast from a width of
+    256 on, 1.3 to 1.6 times at 128 (LOG.md). Narrow models are fast enough, and seldom worth the
+    second that trying costs.
     """
     if wanted != "auto":
         return wanted
@@ -75,22 +77,26 @@ def precision(
 
 
 @cache
-def peak_flops() -> float:
-    """Operations per second of a large float32 product, the best of a few."""
-    a, b = torch.ones(1536, 1024), torch.ones(1024, 1536)
+def peak_flops(precision: Literal["float32", "bf16"]) -> float:
+    """Operations per second of a large product, the best of a few."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b = torch.ones(1536, 1024, dtype=dtype), torch.ones(1024, 1536, dtype=dtype)
     best = min(_seconds(lambda: a @ b) for _ in range(5))
     return 2 * 1536 * 1024 * 1536 / best
 
 
-def tokens_per_second(model: Checkpoint, goal: Joint, batch: Batch, device: str) -> float:
+def tokens_per_second(
+    model: Checkpoint, goal: Joint, batch: Batch, device: str, bf16: bool
+) -> float:
     """Training speed on one batch: forward and backward, no step, weights as they were."""
     learner = Learner(model, goal).train()
     batch = batch.to(device)
     counts = goal.count(batch)
 
     def once() -> None:
-        loss, _ = learner(batch, counts)
-        loss.backward()
+        with autocast(bf16, device):
+            loss, _ = learner(batch, counts)
+            loss.backward()
 
     once()
     seconds = statistics.median(_seconds(once) for _ in range(3))
@@ -160,7 +166,8 @@ def minutes_per_epoch(vocabulary: int, tokens: int, length: int = 128) -> dict[s
             for part in model.model.modules():
                 if hasattr(part, "dropout"):
                     setattr(part, "dropout", 0.0)  # noqa: B010  (torch types it as a module)
-            speed = tokens_per_second(model, goal, batch, "cpu")
+            bf16 = precision("auto", "cpu", sizes.width) == "bf16"
+            speed = tokens_per_second(model, goal, batch, "cpu", bf16)
             per_second = speed * flops
         minutes[size] = tokens * flops / per_second / 60
     return minutes

@@ -64,9 +64,10 @@ class Session:
     wish: Mapping[str, Any]  # what the command said
 
     def go(self) -> dict[str, Any]:
-        # decided once and recorded: a resumed run must not find another answer
+        # decided once and recorded: a resumed run, or another process, must not find another answer
         width, device = self.model.model.config.width, self.world.device
-        chosen = probe.precision(self.settings.precision, device, width)
+        wanted = self.settings.precision
+        chosen = parallel.of_first(lambda: probe.precision(wanted, device, width), self.world)
         settings = self.settings = dataclasses.replace(self.settings, precision=chosen)
         bf16 = chosen == "bf16"
         self.lr = settings.lr or self.usual.lr
@@ -162,7 +163,8 @@ class Session:
         """How long it will take and how much memory, before the first step."""
         tokens, batch = self.store.split.tokens, self.batch_tokens
         pool, numbers, _ = next(self.examples(0).draws(at.position))
-        speed = estimate.speed(self.model, self.goal, pool, numbers, self.world.device)
+        bf16 = self.settings.precision == "bf16"
+        speed = estimate.speed(self.model, self.goal, pool, numbers, self.world.device, bf16)
         speed *= self.world.size
         found = estimate.estimate(self.model, self.settings, batch, tokens, speed)
         return (
@@ -302,7 +304,9 @@ class Session:
             "tokens": at.tokens,
             "seconds": at.seconds,
             "tokens_per_second": speed,
-            "share_of_peak": speed * flops / (probe.peak_flops() * self.world.size),
+            "share_of_peak": speed
+            * flops
+            / (probe.peak_flops(self.settings.precision) * self.world.size),
             "precision": self.settings.precision,
             "held": result,
             "unigram_entropy": info["unigram_entropy"],
