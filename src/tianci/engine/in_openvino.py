@@ -38,16 +38,21 @@ class InOpenVino:
 
     def __init__(self, model: Encoder, int8: bool = False, group: int = GROUP):
         most, size = torch.get_num_threads(), group if int8 else 0
-        # written anew for each: kept, the graph would hold the weights once more
-        self.compiled = ByThreads(
-            lambda threads: _Compiled(packed_graph(model, WeightsOnly(int8)), threads, most, size)
-        )
-        self.compiled.here()
+
+        def compiled(single: bool) -> ByThreads[_Compiled]:
+            # written anew for each: kept, the graph would hold the weights once more
+            return ByThreads(
+                lambda threads: _Compiled(
+                    packed_graph(model, WeightsOnly(int8), single), threads, most, size
+                )
+            )
+
+        self.single, self.several = compiled(True), compiled(False)
+        self.single.here()
 
     def last(self, batch: Batch) -> Tensor:
-        compiled, given = self.compiled.here(), arrays(batch)
-        if not compiled.segments:
-            del given["segments"]
+        compiled = (self.single if len(batch.layout) == 1 else self.several).here()
+        given = {name: value for name, value in arrays(batch).items() if name in compiled.inputs}
         request = compiled.free.get()  # runs one batch at a time
         try:
             found = request.infer(given, share_inputs=True, share_outputs=True)
@@ -61,10 +66,12 @@ class _Compiled:
     """As many requests as fit beside each other, each with so many threads."""
 
     def __init__(self, graph: Graph, threads: int, most: int, group: int):
-        self.segments = any(one.name == "segments" for one in graph.inputs)
+        self.inputs = {one.name for one in graph.inputs}
         streams = max(1, most // threads)
         settings: dict[str, Any] = {
             "INFERENCE_NUM_THREADS": threads * streams,
+            # bf16 would be faster for what int8 leaves as it is, but answers would depend on the
+            # company in a batch (LOG.md)
             "INFERENCE_PRECISION_HINT": "f32",
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": group,
             **({"NUM_STREAMS": streams} if streams > 1 else {"PERFORMANCE_HINT": "LATENCY"}),
@@ -74,3 +81,4 @@ class _Compiled:
         self.free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
             self.free.put(compiled.create_infer_request())
+

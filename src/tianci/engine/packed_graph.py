@@ -42,6 +42,16 @@ class PackedInputs(parts.Inputs):
         )
 
 
+@dataclass(frozen=True)
+class SingleInputs(PackedInputs):
+    """A batch of one text is its own grid: nothing is gathered."""
+
+    def attend(self, graph: Graph, joined: str, heads: int, size: int) -> str:
+        grid = graph.op("Reshape", joined, graph.integers(1, -1, 3 * heads * size))
+        mixed = parts.Inputs.attend(self, graph, grid, heads, size)
+        return graph.op("Reshape", mixed, graph.integers(-1, heads * size))
+
+
 class WeightsOnly(Graph):
     """int8 weights stay weights here: the runtime quantises what it multiplies them with."""
 
@@ -55,20 +65,23 @@ class WeightsOnly(Graph):
         return self.op("MatMul", x, self._known[key])
 
 
-def packed_graph(model: Encoder, graph: Graph) -> Graph:
-    """The whole body; its output `last` is (A, W)."""
-    given = PackedInputs(
-        ids=graph.input("tokens", ("tokens",)),
-        mask="",
-        segments=graph.input("segments", ("tokens",)) if parts.reads_segments(model) else None,
-        inside="",
-        barred=graph.input("barred", ("batch", 1, 1, "length"), TensorProto.FLOAT),
-        asked=graph.input("asked", ("asked",)),
-        position=graph.input("position", ("tokens",)),
-        slots=graph.input("slots", ("batch", "length")),
-        back=graph.input("back", ("tokens",)),
-    )
-    last = parts.states(graph, model, given)[-1]
+def packed_graph(model: Encoder, graph: Graph, single: bool = False) -> Graph:
+    """The whole body; its output `last` is (A, W). `single`: for batches of one text only."""
+    given: dict[str, Any] = {
+        "ids": graph.input("tokens", ("tokens",)),
+        "segments": graph.input("segments", ("tokens",)) if parts.reads_segments(model) else None,
+        "asked": graph.input("asked", ("asked",)),
+        "position": graph.input("position", ("tokens",)),
+        "mask": "",
+        "inside": "",
+    }
+    shape = (1, 1, 1, "tokens") if single else ("batch", 1, 1, "length")
+    given["barred"] = graph.input("barred", shape, TensorProto.FLOAT)
+    if not single:
+        given["slots"] = graph.input("slots", ("batch", "length"))
+        given["back"] = graph.input("back", ("tokens",))
+    inputs = SingleInputs(**given) if single else PackedInputs(**given)
+    last = parts.states(graph, model, inputs)[-1]
     graph.output("last", last, ("asked", model.config.width))
     return graph
 
