@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -41,7 +41,7 @@ class Store(ABC):
         found = [self.sentences(document) for document in documents.tolist()]
         return np.concatenate(found), np.array([len(one) for one in found], np.int64)
 
-    def read_all(self, ranges: Iterable[tuple[int, int]]) -> list[NDArray[Any]]:
+    def read_all(self, ranges: Sequence[tuple[int, int]]) -> list[NDArray[Any]]:
         """The tokens of many ranges."""
         return [self.read(*range_) for range_ in ranges]
 
@@ -87,21 +87,15 @@ class SplitStore(Store):
         found = [shard.tokens[a:b] for shard, a, b in self._pieces(start, end)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def read_all(self, ranges: Iterable[tuple[int, int]]) -> list[NDArray[Any]]:
-        # neighbours are mostly of one shard
-        found = []
-        low = high = 0
-        tokens: NDArray[Any] = np.empty(0, np.int64)
-        for start, end in ranges:
-            if not low <= start < end <= high:
-                at = self._shard(start)
-                low, high = self._first[at], self._first[at + 1]
-                if end > high:
-                    found.append(self.read(start, end))
-                    continue
-                tokens = self.split.shards[at].tokens
-            found.append(tokens[start - low : end - low])
-        return found
+    def read_all(self, ranges: Sequence[tuple[int, int]]) -> list[NDArray[Any]]:
+        starts, ends = np.array(ranges, np.int64).reshape(-1, 2).T
+        firsts = np.array(self._first)
+        which = np.searchsorted(firsts, starts, side="right") - 1
+        if (ends > firsts[which + 1]).any():  # more than one shard
+            return super().read_all(ranges)
+        shards, first = self.split.shards, firsts[which]
+        parts = zip(which.tolist(), (starts - first).tolist(), (ends - first).tolist(), strict=True)
+        return [shards[at].tokens[start:end] for at, start, end in parts]
 
     def word_starts(self, start: int, end: int) -> NDArray[np.bool_] | None:
         flags = [shard.word_starts(a, b) for shard, a, b in self._pieces(start, end)]

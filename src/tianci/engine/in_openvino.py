@@ -81,4 +81,3 @@ class _Compiled:
         self.free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
             self.free.put(compiled.create_infer_request())
-

@@ -173,7 +173,7 @@ class _Audit:
         lengths = np.array(batch.layout.lengths, np.int64)
         spans = pool.spans[numbers]
         begins = np.cumsum(lengths) - lengths
-        special = self.examples.fixed_ids[original]
+        special = self.examples.is_fixed(original)
         first = begins + 1 + spans[:, 1] - spans[:, 0]  # the [SEP] after the first segment
         for place in (begins, first, begins + lengths - 1):
             special[np.clip(place, 0, len(seen) - 1)] = True

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from tianci.text.tokenizer import Tokenizer
 from tianci.train.joined import JoinedStore
 from tianci.train.laid import LaidPool
 from tianci.train.pool import Pool
+from tianci.train.word_borders import FREE as FIXED
 from tianci.train.word_borders import Flags as Flags
 from tianci.train.word_borders import Ids as Ids
 from tianci.train.word_borders import Words as Words
@@ -108,10 +109,9 @@ class Examples:
         self.store, self.tokenizer, self.recipe, self.room = store, tokenizer, recipe, room
         self.words = Words.of(tokenizer)
         # a text may contain "[SEP]" too, and the tokenizer obeys
-        self.fixed_ids = np.isin(
-            np.arange(len(tokenizer)),
-            [i for i in (self.cls, self.sep, self.mask, tokenizer.pad) if i is not None],
-        )
+        fixed = [i for i in (self.cls, self.sep, self.mask, tokenizer.pad) if i is not None]
+        self.kinds = self.words.table.copy()  # one look-up for each token, not two
+        self.kinds[[i for i in fixed if i >= 0]] |= FIXED
         self.ordinary = np.array(
             [i for i in range(len(tokenizer)) if i not in tokenizer.special_ids]
         )
@@ -122,6 +122,11 @@ class Examples:
             )
         # enough batches in a pool for a good shuffle, few enough to be built in a moment
         self.pool_tokens = max(32 * recipe.batch_tokens, 1 << 18)
+
+    def is_fixed(self, ids: NDArray[Any]) -> Flags:
+        """Whether tokens are such that stand around text and are never to be guessed."""
+        fixed: Flags = self.kinds[ids] >= FIXED
+        return fixed
 
     def draws(self, position: Position) -> Iterator[tuple[AnyPool, Ids, Position]]:
         """Endlessly, from a position on: a pool, the examples of a batch, the position after it."""
@@ -291,8 +296,9 @@ class Examples:
         if self.recipe.masked is None or not total:
             nothing = np.zeros(0, np.int64)
             return Pool(ids, nothing, nothing, segments, lengths, labels, spans)
-        starts = self.words.starts(ids)
-        special |= self.fixed_ids.take(ids)
+        kinds = self.kinds.take(ids)
+        starts = self.words.starts_of(kinds)
+        special |= kinds >= FIXED
         if self.store.word_starts(*texts[0]) is not None:
             # a word of the store's dictionary joins Chinese characters; it never splits a "##" word
             known = (self.store.word_starts(*range_) for range_ in texts)

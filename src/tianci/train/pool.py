@@ -80,15 +80,14 @@ class Pool:
         """
         order = np.concatenate([self.sort(numbers) for numbers in plan])
         lengths, old = self.lengths[order], self.begins[order]
-        parts = list(zip(old.tolist(), (old + lengths).tolist(), strict=True))
         first, counts = self.asked[order], np.diff(self.asked)[order]
         asked = end_to_end.ranges(first, counts)
         pool = Pool(
-            np.concatenate([self.seen[a:b] for a, b in parts]),
+            end_to_end.pieces(self.seen, old, old + lengths),
             self.places[asked] + np.repeat(end_to_end.begins(lengths) - old, counts),
             self.answers[asked],
             None if self.segments is None
-            else np.concatenate([self.segments[a:b] for a, b in parts]),
+            else end_to_end.pieces(self.segments, old, old + lengths),
             lengths,
             self.labels[order],
             self.spans[order],

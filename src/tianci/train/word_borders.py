@@ -56,7 +56,7 @@ class Words:
         )
 
     @cached_property
-    def _table(self) -> NDArray[np.uint8]:
+    def table(self) -> NDArray[np.uint8]:
         """All of it in one byte per token id: one look-up per token instead of six."""
         known = (self.continues, self.letters_first, self.letters_last, self.digit, self.point,
                  self.percent)  # fmt: skip
@@ -71,7 +71,10 @@ class Words:
 
     def starts(self, ids: NDArray[Any]) -> Flags:
         """True where a word begins; 3.14, 1,000 and 12.5% are one word."""
-        kinds = self._table.take(ids)
+        return self.starts_of(self.table.take(ids))
+
+    def starts_of(self, kinds: NDArray[np.uint8]) -> Flags:
+        """The same, of what the table says about the tokens."""
         begins: Flags = (kinds & CONTINUES) == 0
         if self._spelled_together:
             begins[1:] &= ((kinds[1:] & FIRST) == 0) | ((kinds[:-1] & LAST) == 0)
@@ -86,6 +89,7 @@ class Words:
 
 
 BITS = CONTINUES, FIRST, LAST, DIGIT, POINT, PERCENT = [np.uint8(1 << bit) for bit in range(6)]
+FREE = np.uint8(1 << 6)  # bits from here on are not used by the table
 HALF = "\ufffd"  # stands for bytes that are no whole character
 
 
