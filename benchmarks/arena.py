@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,12 @@ def battle(
             flush=True,
         )
         c.stop()
+
+
+def padding(batches: Iterable[Sequence[int]]) -> float:
+    """Places that a peer computes for each real token, when it pads to the longest of a batch."""
+    made = [list(lengths) for lengths in batches]
+    return sum(len(one) * max(one) for one in made) / sum(map(sum, made))
 
 
 def read_options(parser: argparse.ArgumentParser, **short: Any) -> argparse.Namespace:

@@ -14,12 +14,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import random
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
-from arena import battle, machine, read_options
+from arena import battle, machine, padding, read_options
 
 BATCH, LENGTH = 16, 128
 MINILM = {"width": 384, "layers": 6, "heads": 12, "hidden": 1536}  # of sentence-transformers
@@ -164,7 +165,16 @@ def main() -> None:
             ("Trainer, group_by_length, bf16", "finetune:trainer", {**half, "group": True}),
             ("tianci, bf16", "finetune:ours", half),
         ]
-    title = f"{given.size}, {given.rows} reviews of at most {LENGTH} tokens, batches of {BATCH}"
+    lengths = [example.length for example in material(given.size, given.rows)[2]]
+    shuffled = random.Random(0).sample(lengths, len(lengths))
+    factors = [
+        padding(order[i : i + BATCH] for i in range(0, len(order), BATCH))
+        for order in (shuffled, sorted(lengths))
+    ]
+    title = (
+        f"{given.size}, {given.rows} reviews of at most {LENGTH} tokens, batches of {BATCH}, padded"
+        f" for the peer: {factors[0]:.2f} places a token, {factors[1]:.2f} if all were sorted"
+    )
     battle(title, field, given.rounds, seconds=1.0)
 
 

@@ -15,7 +15,7 @@ import argparse
 from importlib.util import find_spec
 from typing import Any
 
-from arena import battle, machine
+from arena import battle, machine, padding
 
 Contestant = tuple[str, str, dict[str, Any]]
 PEERS = "inference_peers:"
@@ -93,6 +93,8 @@ def main() -> None:
     ask.add_argument("--quality", action="store_true")
     asked = ask.parse_args()
     print(machine())
+    from inference_peers import batches
+
     if asked.quality:
         return quality()
     rounds = min(3, asked.rounds) if asked.short else asked.rounds
@@ -104,6 +106,12 @@ def main() -> None:
             for int8 in (False, True):
                 what = "batches of 32 ragged texts" if kind == "ragged" else f"{kind} tokens"
                 title = f"{model}, {what}, {'int8' if int8 else 'float32'}"
+                if kind == "ragged":
+                    title += ", padded for peers: " + ", ".join(
+                        f"{padding(map(len, one) for one in batches(order)):.2f} places a token"
+                        f"{' when sorted' if order == 'sorted' else ''}"
+                        for order in ("ragged", "sorted")
+                    )
                 battle(title, field(model, kind, int8), rounds, asked.seconds)
     if asked.only in (None, "texts") and find_spec("sentence_transformers"):
         runs: list[Contestant] = [("sentence-transformers", PEERS + "vectors", {"who": "theirs"})]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from arena import battle, machine, read_options
+from arena import battle, machine, padding, read_options
 
 ROWS, STEPS, LENGTH = 32, 4, 128
 TEXT = Path(__file__).resolve().parents[2] / "shared" / "data" / "wiki_zh" / "train.txt.gz"
@@ -180,7 +180,10 @@ def main() -> None:
                     ("tianci without dropout, bf16", "pretrain:ours", {"dropout": 0.0, **half}),
                 ]
             field = [(n, t, {"size": size, "kind": kind, **a}) for n, t, a in field]
-            battle(f"{size}, {kind}", field, arguments.rounds, seconds=1.0)
+            _, _, pool, parts = material(kind)
+            factor = padding(pool.lengths[part].tolist() for part in parts)
+            title = f"{size}, {kind}, padded for the peer: {factor:.2f} places a token"
+            battle(title, field, arguments.rounds, seconds=1.0)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ def test_a_range_may_cross_shards(words: bool) -> None:
     store = SplitStore(SimpleNamespace(shards=shards))  # type: ignore[arg-type]
     for start, end in [(0, 5), (1, 4), (5, 7), (4, 6), (0, 20), (6, 9), (7, 7), (19, 20)]:
         assert store.read(start, end).tolist() == list(range(start, end))
+        assert store.read_all([(1, 3), (start, end)])[1].tolist() == list(range(start, end))
         known = store.word_starts(start, end)
         if words:
             assert known is not None and known.tolist() == [n % 3 == 0 for n in range(start, end)]

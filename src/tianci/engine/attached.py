@@ -49,7 +49,7 @@ class Engine:
 
     def _state(self) -> int:
         """Changes whenever weights are changed in place: an engine has copies of them."""
-        return sum(p._version for p in self.model.parameters())
+        return sum(0 if p.is_inference() else p._version for p in self.model.parameters())
 
     def takes(self, batch: Batch) -> bool:
         """Whether this is plain inference: no gradients, nobody who looks in or changes something
