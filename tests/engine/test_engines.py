@@ -59,6 +59,31 @@ def test_company_changes_nothing_in_float32(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", engine.KINDS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_text_of_which_some_tokens_are_asked(kind: str, count: int) -> None:
+    """One text alone may have a way of its own; 13 tokens are no round number."""
+    needed(kind)
+    model = made("bert")
+    model.engine = engine.for_model(model, kind)
+    batch = replace(Batch.of([list(range(1, 14))] * count), asked=torch.tensor([12, 0, 5]))
+    with torch.inference_mode():
+        ours, said = model.run_modules(batch).last[batch.asked], model(batch).last[batch.asked]
+    torch.testing.assert_close(said, ours, atol=LOUD, rtol=0)
+
+
+@pytest.mark.parametrize("kind", engine.KINDS)
+def test_a_model_made_in_inference_mode_runs(kind: str) -> None:
+    """Its weights do not count their changes."""
+    needed(kind)
+    with torch.inference_mode():
+        model = made("bert")
+        model.engine = engine.make(model, kind)
+        said = model(BATCH).last
+        assert model.engine.takes(BATCH)
+        torch.testing.assert_close(said, model.run_modules(BATCH).last, atol=LOUD, rtol=0)
+
+
+@pytest.mark.parametrize("kind", engine.KINDS)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_int8_keeps_the_vectors_and_company_changes_nothing(name: str, kind: str) -> None:
     needed(kind)
