@@ -121,7 +121,7 @@ def _threads(machine: Machine) -> Found:
     if spinning:
         what = f"threads are told to spin while they wait ({', '.join(spinning)})"
         yield Finding("slow", what, "beside any other program that makes small steps many times "
-                      "slower; unset it, tianci sets GOMP_SPINCOUNT=1000")  # fmt: skip
+                      "slower; unset it, tianci chooses GOMP_SPINCOUNT itself")  # fmt: skip
 
 
 def _spins(name: str, value: str) -> bool:
