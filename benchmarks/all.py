@@ -1,6 +1,6 @@
 """All tables one after the other, with date, versions and machine, kept in results/DATE.md.
 
-    python benchmarks/all.py [--short] [NAME ...]      (make bench, make bench-full)
+    python benchmarks/all.py [--short] [--rounds N] [NAME ...]      (make bench, make bench-full)
 
 NAME is a script without .py; without names all that need no further arguments. Each script prints
 its own table beside the peers; what it prints is shown and appended. A script that fails is named
@@ -50,11 +50,15 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def run(name: str, short: bool) -> tuple[str, bool]:
+def run(name: str, short: bool, rounds: int) -> tuple[str, bool]:
     """What a script printed, and whether it ended well; shown as it comes."""
     script = HERE / f"{name}.py"
-    has_short = "--short" in script.read_text() or "read_options" in script.read_text()
-    command = [sys.executable, str(script), *(["--short"] if short and has_short else [])]
+    code = script.read_text()
+    command = [sys.executable, str(script)]
+    if short and ("--short" in code or "read_options" in code):
+        command.append("--short")
+    if rounds and '"--rounds"' in code:
+        command += ["--rounds", str(rounds)]
     lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
@@ -67,6 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names()))
     parser.add_argument("--short", action="store_true", help="minutes, not hours: only to look")
+    parser.add_argument("--rounds", type=int, default=0, help="instead of each table's own number")
     given = parser.parse_args()
     unknown = set(given.names) - set(names())
     if unknown:
@@ -77,10 +82,11 @@ def main() -> None:
     for name in given.names or names():
         print(f"== {name}", flush=True)
         began = time.time()
-        printed, well = run(name, given.short)
+        printed, well = run(name, given.short, given.rounds)
         failed += [] if well else [name]
         took = (time.time() - began) / 60
         kind = "short, only to look" if given.short else "full"
+        kind += f", {given.rounds} rounds" if given.rounds else ""
         with open(out, "a", encoding="utf-8") as file:
             file.write(
                 f"\n## {name} ({kind}{'' if well else ', FAILED'})\n\n"
