@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, Protocol, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,6 +33,9 @@ class Engine:
     def __init__(self, model: Encoder, make: Callable[[], Runner], name: str, int8: bool = False):
         self.model, self.make, self.name, self.int8 = model, make, name, int8
         self.kept: dict[str, Any] | None = None  # what int8 keeps, as measured
+        # listed once: to walk through the modules takes as long as a tenth of a short text. Weights
+        # made in inference mode do not count their changes.
+        self._weights = [p for p in model.parameters() if not p.is_inference()]
         self.made_at = self._state()
         self._making = Lock()
         self._runner: Runner | None = None
@@ -49,7 +53,7 @@ class Engine:
 
     def _state(self) -> int:
         """Changes whenever weights are changed in place: an engine has copies of them."""
-        return sum(0 if p.is_inference() else p._version for p in self.model.parameters())
+        return sum(weight._version for weight in self._weights)
 
     def takes(self, batch: Batch) -> bool:
         """Whether this is plain inference: no gradients, nobody who looks in or changes something
@@ -74,25 +78,33 @@ class Engine:
     @torch.no_grad()
     def last(self, batch: Batch) -> Tensor:
         """(T, W); not a number where it was not asked for."""
-        layout, pieces = batch.layout, []
+        layout = batch.layout
         groups = cut(layout.lengths, self.runner.most, self.runner.slack)
         if len(groups) == 1 and groups[0] == list(range(len(layout))):
             last = self.runner.last(batch)
-            return last if batch.asked is None else _spread(last, batch.asked, layout.tokens)
-        places = []
+            if batch.asked is None:
+                return last
+            return _spread([(last, batch.asked)], layout.tokens)
+        found = []
         for numbers in groups:
             place, piece = _piece(batch, numbers)
-            pieces.append(self.runner.last(piece))
-            places.append(place if piece.asked is None else place[piece.asked])
-        return _spread(torch.cat(pieces), torch.cat(places), layout.tokens)
+            last = self.runner.last(piece)
+            found.append((last, place if piece.asked is None else place[piece.asked]))
+        return _spread(found, layout.tokens)
 
 
-def _spread(rows: Tensor, places: Tensor, count: int) -> Tensor:
-    """Rows at their places; not a number elsewhere: who reads what was not asked for notices."""
-    whole = rows.new_empty(count, rows.shape[1])
-    if len(places) < count:
-        whole.fill_(torch.nan)
-    return whole.index_copy_(0, places, rows)
+def _spread(found: Sequence[tuple[Tensor, Tensor]], count: int) -> Tensor:
+    """Rows at their places; not a number elsewhere: who reads what was not asked for notices.
+
+    By numpy, in one thread: those of torch spin for a while behind what they do together, and take
+    that time from the threads of another engine.
+    """
+    whole = np.empty((count, found[0][0].shape[1]), np.float32)
+    if sum(len(places) for _, places in found) < count:
+        whole.fill(np.nan)
+    for rows, places in found:
+        whole[places.numpy()] = rows.numpy()
+    return torch.from_numpy(whole)
 
 
 def _piece(batch: Batch, numbers: Sequence[int]) -> tuple[Tensor, Batch]:
