@@ -50,6 +50,10 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def has_rounds(name: str) -> bool:
+    return '"--rounds"' in (HERE / f"{name}.py").read_text()
+
+
 def run(name: str, short: bool, rounds: int) -> tuple[str, bool]:
     """What a script printed, and whether it ended well; shown as it comes."""
     script = HERE / f"{name}.py"
@@ -57,7 +61,7 @@ def run(name: str, short: bool, rounds: int) -> tuple[str, bool]:
     command = [sys.executable, str(script)]
     if short and ("--short" in code or "read_options" in code):
         command.append("--short")
-    if rounds and '"--rounds"' in code:
+    if rounds and has_rounds(name):
         command += ["--rounds", str(rounds)]
     lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -86,7 +90,7 @@ def main() -> None:
         failed += [] if well else [name]
         took = (time.time() - began) / 60
         kind = "short, only to look" if given.short else "full"
-        kind += f", {given.rounds} rounds" if given.rounds else ""
+        kind += f", {given.rounds} rounds" if given.rounds and has_rounds(name) else ""
         with open(out, "a", encoding="utf-8") as file:
             file.write(
                 f"\n## {name} ({kind}{'' if well else ', FAILED'})\n\n"
