@@ -123,6 +123,22 @@ def test_int8_that_keeps_too_little_is_refused(monkeypatch: pytest.MonkeyPatch) 
         engine.for_model(model, "torch", int8=True)
 
 
+def test_an_engine_that_is_wrong_for_a_text_alone_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needed("openvino")
+    from tianci.engine import in_openvino
+
+    right = in_openvino.InOpenVino.last
+
+    def wrong(self: in_openvino.InOpenVino, batch: Batch) -> torch.Tensor:
+        return right(self, batch) * (1.001 if len(batch.layout) == 1 else 1.0)
+
+    monkeypatch.setattr(in_openvino.InOpenVino, "last", wrong)
+    with pytest.raises(UserError, match="differs by .* use --engine torch"):
+        engine.for_model(made("bert"), "openvino")
+
+
 def test_a_wrong_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     needed("onnx")
     from tianci.engine import in_onnx
