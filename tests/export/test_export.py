@@ -29,6 +29,7 @@ from tianci.export.parity import Bundle, largest_difference, likeness  # noqa: E
 from tianci.export.purpose import purpose_of  # noqa: E402
 from tianci.goals.tasks import make_task  # noqa: E402
 from tianci.models import family  # noqa: E402
+from tianci.nn import eight_bits  # noqa: E402
 from tianci.nn.task_heads import HeadPlan  # noqa: E402
 from tianci.serve.predictor import load  # noqa: E402
 
@@ -207,7 +208,7 @@ def test_a_wrong_bundle_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         export(tmp_path / "model", tmp_path / "bundle")
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
     monkeypatch.undo()
-    monkeypatch.setattr(graph, "LARGEST", 1)  # hardly a weight survives
+    monkeypatch.setattr(eight_bits, "MOST", 1)  # hardly a weight survives
     with pytest.raises(UserError, match="int8 keeps too little .* export it without --int8"):
         export(tmp_path / "model", tmp_path / "bundle", int8=True, what="embedding")
     assert [one.name for one in tmp_path.iterdir()] == ["model"]

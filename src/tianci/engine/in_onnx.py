@@ -8,7 +8,6 @@ from torch import Tensor
 
 from tianci.batch import Batch
 from tianci.engine.by_threads import ByThreads
-from tianci.engine.int8_torch import largest
 from tianci.engine.packed_graph import arrays, layout_rows, packed_graph
 from tianci.export.graph import Graph
 from tianci.models.base import Encoder
@@ -32,7 +31,7 @@ class InOnnx:
 
 
 def _session(model: Encoder, int8: bool, threads: int) -> onnxruntime.InferenceSession:
-    graph = packed_graph(model, Graph(int8, largest())).model().SerializeToString()
+    graph = packed_graph(model, Graph(int8)).model().SerializeToString()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3

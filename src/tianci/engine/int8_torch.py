@@ -12,36 +12,22 @@ the product itself takes 15.
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tianci.nn import eight_bits
 from tianci.nn.activations import Activation
 from tianci.nn.embedding import PlaceEmbedding
 
 TINY = 1e-12  # a row of zeros has this scale
 
 
-def largest() -> int:
-    """The largest weight. Processors without VNNI add two products in 16 bits, where 2 x 255 x 127
-    does not fit; they get seven bits."""
-    told: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return 127 if told.get("avx512_vnni") or told.get("avx_vnni") else 63
-
-
-def quantised(matrix: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """(out, in) as whole numbers, and one scale per row."""
-    scale = matrix.abs().amax(1) / most
-    scale = torch.where(scale > 0, scale, 1.0)
-    return (matrix / scale[:, None]).round().to(torch.int8), scale
-
-
 class Int8:
     """A linear layer in int8; what goes in and comes out is float32."""
 
     def __init__(self, layer: nn.Linear, activation: Activation | None):
-        numbers, self.scale = quantised(layer.weight.detach(), largest())
+        numbers, self.scale = eight_bits.for_products(layer.weight)
         self.weight = torch.ops.onednn.qlinear_prepack(numbers, None)
         self.bias, self.activation = layer.bias.detach(), activation
         self.zeros = torch.zeros(len(numbers), dtype=torch.int32)
@@ -66,7 +52,7 @@ class Int8Rows(nn.Module):
 
     def __init__(self, table: nn.Embedding):
         super().__init__()
-        self.numbers, self.scale = quantised(table.weight.detach(), 127)
+        self.numbers, self.scale = eight_bits.rows(table.weight)
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.numbers[ids] * self.scale[ids][:, None]

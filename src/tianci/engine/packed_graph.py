@@ -16,8 +16,9 @@ from torch import Tensor
 from tianci.batch import Batch
 from tianci.engine.cut import rounded
 from tianci.export import parts
-from tianci.export.graph import Graph, plain, quantised
+from tianci.export.graph import Graph, plain
 from tianci.models.base import Encoder
+from tianci.nn import eight_bits
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -57,7 +58,7 @@ class WeightsOnly(Graph):
 
     def _int8_product(self, x: str, weight: Tensor, key: Any) -> str:
         if key not in self._known:
-            numbers, scale = quantised(plain(weight), 127)
+            numbers, scale = map(plain, eight_bits.rows(weight))
             small = self.constant(numbers.T, "weight_int8")
             self._known[key] = self.op(
                 "DequantizeLinear", small, self.constant(scale, "weight_scale"), axis=1

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
+from tianci.nn import eight_bits
+
 OPSET, IR = 17, 8  # of 2022: every runtime of the last years reads them
-# Seven bits and not eight: processors without VNNI add two products in 16 bits, where
-# 2 x 255 x 127 does not fit; so the bundle says the same everywhere.
-LARGEST = 63
 TINY = 1e-12  # a row of zeros has this width
 PART_BYTES = 1_500_000_000  # one protobuf message holds 2 GB at most; weights go beside it then
 Shape = Sequence[int | str]
@@ -33,8 +32,8 @@ Shape = Sequence[int | str]
 class Graph:
     """Nodes and weights, as they are added."""
 
-    def __init__(self, int8: bool = False, largest: int = 0):
-        self.int8, self.largest = int8, largest or LARGEST
+    def __init__(self, int8: bool = False):
+        self.int8 = int8
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
@@ -132,7 +131,7 @@ class Graph:
     def _int8_product(self, x: str, weight: Tensor, key: Any) -> str:
         """Each row of x in steps of its own, counted from its lowest value."""
         if (key, "scale") not in self._known:
-            numbers, scale = quantised(plain(weight), self.largest)
+            numbers, scale = map(plain, eight_bits.for_products(weight))
             self._known[key] = self.constant(numbers.T, "weight_int8")
             self._known[key, "scale"] = self.constant(scale, "weight_scale")
             sums = (scale * numbers.sum(1, dtype=np.int32)).astype(np.float32)
@@ -156,7 +155,7 @@ class Graph:
         with self.within(name):
             if not self.int8:
                 return self.op("Gather", self.weight(table, "weight"), numbers)
-            small, scale = quantised(plain(table), 127)  # no products here: all eight bits
+            small, scale = map(plain, eight_bits.rows(table))
             picked = self.op("Gather", self.constant(small, "weight_int8"), numbers)
             scales = self.op("Gather", self.constant(scale[:, None], "weight_scale"), numbers)
             return self.op("Mul", self.op("Cast", picked, to=TensorProto.FLOAT), scales)
@@ -200,17 +199,10 @@ class Graph:
         onnx.checker.check_model(str(path))
 
 
-def plain(tensor: Tensor) -> NDArray[np.float32]:
-    return np.asarray(tensor.detach().float().cpu().numpy(), np.float32)
-
-
-def quantised(
-    matrix: NDArray[np.float32], largest: int
-) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """(out, in) as whole numbers, and one scale per row."""
-    scale = np.abs(matrix).max(1) / largest
-    scale = np.where(scale > 0, scale, 1.0).astype(np.float32)
-    return np.rint(matrix / scale[:, None]).astype(np.int8), scale
+def plain(tensor: Tensor) -> NDArray[Any]:
+    """The same numbers for numpy, which knows no bf16."""
+    tensor = tensor.detach().cpu()
+    return np.asarray((tensor.float() if tensor.is_floating_point() else tensor).numpy())
 
 
 def scaled(size: int) -> float:
