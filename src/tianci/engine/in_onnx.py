@@ -19,20 +19,29 @@ class InOnnx:
     most, slack = 1024, 1.25
 
     def __init__(self, model: Encoder, int8: bool = False):
-        # written anew for each: kept, it would hold the weights once more
-        self.sessions = ByThreads(lambda threads: _session(model, int8, threads))
-        self.wanted = [one.name for one in self.sessions.here().get_inputs()]
+        def sessions(single: bool) -> ByThreads[_Session]:
+            # written anew for each: kept, the graph would hold the weights once more
+            return ByThreads(lambda threads: _Session(model, int8, single, threads))
+
+        self.single, self.several = sessions(True), sessions(False)
+        self.single.here()
 
     def last(self, batch: Batch) -> Tensor:
+        session = (self.single if len(batch.layout) == 1 else self.several).here()
         given = arrays(batch)
-        session = self.sessions.here()  # may be asked by several threads at once
-        found = session.run(None, {name: given[name] for name in self.wanted})
+        found = session.run(None, {name: given[name] for name in session.inputs})
         return torch.from_numpy(found[0][: layout_rows(batch)])
 
 
-def _session(model: Encoder, int8: bool, threads: int) -> onnxruntime.InferenceSession:
-    graph = packed_graph(model, Graph(int8)).model().SerializeToString()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+class _Session:
+    """May be asked by several threads at once."""
+
+    def __init__(self, model: Encoder, int8: bool, single: bool, threads: int):
+        graph = packed_graph(model, Graph(int8), single)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        made = onnxruntime.InferenceSession(
+            graph.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        self.inputs, self.run = [one.name for one in graph.inputs], made.run

@@ -27,7 +27,7 @@ def rows(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def for_products(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The same, where numbers of a row meet 0..255 and are added two by two."""
     matrix = matrix.detach().float()
-    pairs = F.pad(matrix, (0, matrix.shape[1] % 2)).unflatten(1, (-1, 2))
+    pairs = F.pad(matrix, (0, matrix.shape[1] % 2)).reshape(len(matrix), -1, 2)
     above, below = (side.clamp(min=0).sum(2).amax(1) for side in (pairs, -pairs))
     scale = torch.maximum(matrix.abs().amax(1) / MOST, torch.maximum(above, below) / PAIR)
     return _cut(matrix, scale)
