@@ -42,6 +42,6 @@ class _Session:
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
         made = onnxruntime.InferenceSession(
-            graph.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
+            graph.handed_over(), options, providers=["CPUExecutionProvider"]
         )
         self.inputs, self.run = [one.name for one in graph.inputs], made.run

@@ -77,7 +77,7 @@ class _Compiled:
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": group,
             **({"NUM_STREAMS": streams} if streams > 1 else {"PERFORMANCE_HINT": "LATENCY"}),
         }
-        read = _core().read_model(io.BytesIO(graph.model().SerializeToString()))
+        read = _core().read_model(io.BytesIO(graph.handed_over()))
         compiled = _core().compile_model(read, "CPU", settings)
         self.free: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):

@@ -181,6 +181,14 @@ class Graph:
             producer_name="tianci",
         )
 
+    def handed_over(self) -> bytes:
+        """The model for a runtime. The graph is empty afterwards: kept, the weights would lie in
+        memory two times more while the runtime makes its own (BERT-base: 0.9 GB)."""
+        model = self.model()
+        self.weights.clear()
+        self.made.clear()
+        return bytes(model.SerializeToString())
+
     @property
     def size(self) -> int:
         """Bytes of all weights."""
