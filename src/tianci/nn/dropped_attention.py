@@ -40,8 +40,8 @@ def written_out(query: Tensor, dropout: float) -> bool:
 
 
 def looking(query: Tensor, layout: Layout) -> tuple[Group, ...] | tuple[Bucket, ...]:
-    """The sequences as attention takes them: equal lengths together, in bf16 also similar ones."""
-    if query.dtype is not torch.bfloat16 or layout.prefix is not None:
+    """The sequences as attention takes them: similar lengths together, with a prefix equal ones."""
+    if layout.prefix is not None:
         return layout.groups
     return buckets(layout.lengths, PIECE // query.shape[1])
 
