@@ -19,6 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 NO_TABLE = ("all", "quality")  # quality.py wants a model and sets; soak*.py has its own command
+ABLE = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_tile")
 LIBRARIES = ("tianci", "torch", "tokenizers", "numpy", "transformers", "sentence-transformers",
              "onnxruntime", "openvino", "ctranslate2")  # fmt: skip
 
@@ -43,10 +44,15 @@ def versions() -> str:
 
 
 def processor() -> str:
+    """Its name, and what of it decides about speed: names like "AMD EPYC" stand for many."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line[:10] == "model name")
-    except (OSError, StopIteration):
+        told = {
+            key.strip(): value.strip() for key, _, value in (one.partition(":") for one in lines)
+        }
+        able = [flag for flag in ABLE if flag in told["flags"].split()]
+        return f"{told['model name']} ({', '.join(able) or 'none of ' + ', '.join(ABLE)})"
+    except (OSError, KeyError):
         return platform.processor() or platform.machine()
 
 
