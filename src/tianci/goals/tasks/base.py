@@ -60,8 +60,8 @@ class Task(Goal):
     head_kind: ClassVar[str]  # the family's standard head: sequence, token, span, choice
     per_token: ClassVar[bool] = False  # whether a head of our own speaks about tokens
     metric: ClassVar[str]  # the score that dev data choose by; higher is better
-    # of one forward pass on a CPU: its states stay in cache. 1,024 are 3 % faster, and take 6 % more
-    # memory (small; 742 instead of 697 MB)
+    # of one forward pass on a CPU: its states stay in cache. 1,024 are 3 % faster, and take 6 %
+    # more memory (small; 742 instead of 697 MB)
     piece_tokens: ClassVar[int] = 768
 
     # whether texts need tokens around and between them: one state must speak for all, or end it
