@@ -183,7 +183,8 @@ class Graph:
 
     def handed_over(self) -> bytes:
         """The model for a runtime. The graph is empty afterwards: kept, the weights would lie in
-        memory two times more while the runtime makes its own (BERT-base: 0.9 GB)."""
+        memory two times more while the runtime makes its own (BERT-base: a peak of 2.8 instead of
+        2.3 GB)."""
         model = self.model()
         self.weights.clear()
         self.made.clear()
