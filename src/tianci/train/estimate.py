@@ -60,11 +60,24 @@ def estimate(
 
 
 def speed(
-    model: Checkpoint, goal: Joint, pool: Any, numbers: np.ndarray, device: str, bf16: bool
+    model: Checkpoint,
+    goal: Joint,
+    pool: Any,
+    numbers: np.ndarray,
+    device: str,
+    bf16: bool,
+    one_pass: int | None,
 ) -> float:
-    """Tokens per second of a batch of the pool, or of as much of it as fits into memory."""
+    """Tokens per second of so much of a batch as one pass of the run takes, or as fits into memory.
+
+    A whole batch of a large model would be minutes before the first step, and more memory than the
+    run itself needs.
+    """
     while True:
         batch = pool.batch(numbers)
+        if one_pass and len(numbers) > 1 and batch.layout.tokens > one_pass:
+            numbers = numbers[: max(1, len(numbers) * one_pass // batch.layout.tokens)]
+            continue
         try:
             return probe.tokens_per_second(model, goal, batch, device, bf16)
         except (RuntimeError, MemoryError) as error:

@@ -164,7 +164,8 @@ class Session:
         tokens, batch = self.store.split.tokens, self.batch_tokens
         pool, numbers, _ = next(self.examples(0).draws(at.position))
         bf16 = self.settings.precision == "bf16"
-        speed = estimate.speed(self.model, self.goal, pool, numbers, self.world.device, bf16)
+        one_pass, device = self.settings.micro_tokens, self.world.device
+        speed = estimate.speed(self.model, self.goal, pool, numbers, device, bf16, one_pass)
         speed *= self.world.size
         found = estimate.estimate(self.model, self.settings, batch, tokens, speed)
         return (
