@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -66,3 +67,21 @@ def test_decoders_begin_without_neighbours() -> None:
     sizes = {"width": 64, "layers": 1, "heads": 2, "positions": 8}
     model = gpt.build(gpt.Config(vocabulary=9, **sizes))
     assert model.stack.blocks[0].attention.part.qkv.weight.abs().max() < 0.2
+
+
+def test_deep_stacks_begin_as_shallow_ones() -> None:
+    """Upper blocks pass on what they get, and learn nevertheless; six blocks begin as ever."""
+    sizes = {"vocabulary": 11, "width": 32, "heads": 2, "hidden": 64, "positions": 6}
+    batch = Batch(torch.tensor([1, 5, 3, 7]), Layout([4]))
+    torch.manual_seed(0)
+    deep = bert.build(bert.Config(layers=7, **sizes))
+    layers = deep(batch).layers
+    assert (layers[2] - layers[1]).abs().max() > 0.01
+    for upper in layers[3:]:
+        torch.testing.assert_close(upper, layers[2], atol=1e-5, rtol=0)
+    deep(batch).last.pow(3).sum().backward()
+    top = deep.stack.blocks[6]
+    assert top.attention.part.out.weight.grad.abs().max() > 0
+    assert top.feed.part.down.weight.grad.abs().max() > 0
+    flat = bert.build(bert.Config(layers=6, **sizes))(batch).layers
+    assert all((b - a).abs().max() > 0.01 for a, b in pairwise(flat[1:]))

@@ -98,6 +98,7 @@ class Fast(Protocol):
 
 
 LOOKING = 2  # layers that begin by looking at their neighbours
+DEEP = 6  # blocks; in deeper stacks the others begin by passing on what they get
 
 
 def _both_sided(stack: Stack) -> list[SelfAttention]:
@@ -118,6 +119,8 @@ class Encoder(Model):
         initial.waves(embedding.position, config.initial_std)
         if embedding.position.embedding_dim == config.width:  # not where places are widened first
             initial.neighbours(embedding.position, _both_sided(stack)[:LOOKING])
+        if len(stack.blocks) > DEEP:
+            initial.quiet(stack.blocks[LOOKING:])
 
     def forward(self, batch: Batch) -> States:
         if self.engine is not None and self.engine.takes(batch):

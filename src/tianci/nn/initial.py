@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from tianci.nn.attention import SelfAttention
+from tianci.nn.feedforward import FeedForward
 
 DRAWN = ("normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "kaiming_normal_",
          "xavier_uniform_", "xavier_normal_", "orthogonal_")  # fmt: skip
@@ -100,6 +101,21 @@ def neighbours(table: nn.Embedding, attentions: Sequence[SelfAttention]) -> None
             key[head, : 2 * pairs, : 2 * pairs] = gain * torch.eye(2 * pairs)
             query[head, : 2 * pairs] = 0.0
             query[head, : 2 * pairs, : 2 * pairs] = gain * _rotation(offset * speed)
+
+
+@torch.no_grad()
+def quiet(blocks: Iterable[nn.Module]) -> None:
+    """Blocks that begin by adding nothing to the stream: what leaves their parts is 0.
+
+    A deep stack then begins as a shallow one, and its upper blocks join in as they learn. Otherwise
+    each of them adds noise of its own, and the loss of BERT-base stayed at the plateau (LOG.md).
+    """
+    for block in blocks:
+        for part in block.modules():
+            if isinstance(part, SelfAttention):
+                nn.init.zeros_(part.out.weight)
+            if isinstance(part, FeedForward):
+                nn.init.zeros_(part.down.weight)
 
 
 def _rotation(angle: Tensor) -> Tensor:

@@ -48,7 +48,9 @@ class HeldOut:
         """What the model of a step says; asked once for each step."""
         if self.batches and step != self.step:
             began = time.monotonic()
-            self.step, self.said = step, measure(model, self.goal, self.batches, device)
+            # as it is trained: in float32 a large model would take minutes where bf16 is fast
+            bf16 = self.settings.precision == "bf16"
+            self.step, self.said = step, measure(model, self.goal, self.batches, device, bf16)
             if minutes := self.settings.minutes:  # such a run is as long as the machine makes it
                 self.times = estimate.evaluations(60 * minutes, time.monotonic() - began)
         return self.said

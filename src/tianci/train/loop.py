@@ -346,14 +346,17 @@ def autocast(bf16: bool, device: str) -> contextlib.AbstractContextManager[Any]:
 
 
 @torch.no_grad()
-def measure(model: Checkpoint, goal: Joint, batches: list[Batch], device: str) -> dict[str, Any]:
+def measure(
+    model: Checkpoint, goal: Joint, batches: list[Batch], device: str, bf16: bool = False
+) -> dict[str, Any]:
     """Mean loss and accuracy of each goal over some batches, without dropout."""
     learner = Learner(model, goal)
     was = learner.training
     learner.eval()
     sums = {part.name: [0.0, 0.0, 0] for part in goal.parts}
     for batch in batches:
-        losses = goal.losses(model.model, model.heads, batch.to(device))
+        with autocast(bf16, device):
+            losses = goal.losses(model.model, model.heads, batch.to(device))
         for name, count in goal.count(batch).items():
             sums[name][0] += float(losses[name].total)
             sums[name][1] += float(losses[name].hits)

@@ -15,17 +15,16 @@ class Pace(NamedTuple):
     micro_tokens: int = 8192
 
 
-# Small models that see each text once or twice learn more without dropout, and from many small
-# steps;
-# the large ones keep the paper's dropout. 768 and 1024 are scaled from the smaller ones, not
-# measured. Their batches are cut into pieces of a few seconds on two cores, because a signal is
-# answered between two pieces.
+# A model that sees each text once or twice learns more without dropout (fine-tuning has the
+# model's own), and leaves the plateau by many small steps rather than by many tokens. Batches of
+# wide models are cut into pieces of a few seconds on two cores, because a signal is answered
+# between two pieces.
 PACES = {
     128: Pace(1.5e-3, 0.05, 0.0, 2048),
     256: Pace(7e-4, 0.05, 0.0, 2048),
     512: Pace(4e-4, 0.06, 0.0, 4096),
-    768: Pace(2e-4, 0.1, 0.1, 8192, 1024),
-    1024: Pace(1e-4, 0.1, 0.1, 16384, 512),
+    768: Pace(2e-4, 0.1, 0.0, 2048, 1024),
+    1024: Pace(1.5e-4, 0.1, 0.0, 2048, 512),
 }
 
 

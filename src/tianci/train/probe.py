@@ -51,7 +51,8 @@ def bf16_speed() -> float | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return float(result.stdout) if result.returncode == 0 else None
+    # the last word: with ONEDNN_VERBOSE the library writes there too
+    return float(result.stdout.split()[-1]) if result.returncode == 0 else None
 
 
 def bf16_is_faster(device: str) -> bool:
