@@ -32,3 +32,16 @@ def test_one_pass_is_tried(
     goal: Any = None
     assert estimate.speed(model, goal, pool, np.arange(4), "cpu", False, one_pass) == 7.0
     assert seen == [tried]
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "found"),
+    [("2.5\n", 0, 2.5), ("onednn_verbose,v1,info,cpu\n1.25\n", 0, 1.25), ("", -4, None)],
+)
+def test_what_trying_bf16_says(
+    monkeypatch: pytest.MonkeyPatch, printed: str, code: int, found: float | None
+) -> None:
+    """The library may write its own lines before; an illegal instruction ends the process."""
+    done = SimpleNamespace(stdout=printed, returncode=code)
+    monkeypatch.setattr(estimate.probe.subprocess, "run", lambda *_, **__: done)
+    assert estimate.probe.bf16_speed.__wrapped__() == found
