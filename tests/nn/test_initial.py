@@ -85,3 +85,18 @@ def test_deep_stacks_begin_as_shallow_ones() -> None:
     assert top.feed.part.down.weight.grad.abs().max() > 0
     flat = bert.build(bert.Config(layers=6, **sizes))(batch).layers
     assert all((b - a).abs().max() > 0.01 for a, b in pairwise(flat[1:]))
+
+
+def test_very_wide_tables_begin_small_and_the_input_stays() -> None:
+    """A quarter as large at 1,024: smaller first logits, while the norm keeps what blocks get."""
+    torch.manual_seed(0)
+    sizes = {"vocabulary": 50, "layers": 1, "heads": 2, "hidden": 8, "positions": 6}
+    wide, usual = (bert.build(bert.Config(width=n, **sizes)).eval() for n in (1024, 768))
+    assert 0.0045 < float(wide.embedding.token.weight.detach().std()) < 0.0055
+    assert 0.019 < float(usual.embedding.token.weight.detach().std()) < 0.021
+    batch = Batch(torch.tensor([1, 5, 3, 7]), Layout([4]))
+    before = wide.embedding(batch)
+    with torch.no_grad():
+        for table in (part for part in wide.embedding.modules() if isinstance(part, nn.Embedding)):
+            table.weight *= 4.0
+    torch.testing.assert_close(wide.embedding(batch), before, atol=1e-5, rtol=0)

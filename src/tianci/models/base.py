@@ -117,6 +117,7 @@ class Encoder(Model):
         self.config, self.embedding, self.stack = config, embedding, stack
         initial.normal(self, config.initial_std)
         initial.waves(embedding.position, config.initial_std)
+        initial.small_tables(embedding)
         if embedding.position.embedding_dim == config.width:  # not where places are widened first
             initial.neighbours(embedding.position, _both_sided(stack)[:LOOKING])
         if len(stack.blocks) > DEEP:

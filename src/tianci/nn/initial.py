@@ -65,6 +65,22 @@ def waves(table: nn.Embedding, size: float) -> None:
     table.weight[:, 1::2] = size * torch.cos(angle[:, : width // 2])
 
 
+WIDE, NARROW = 768, 256  # wider tables begin as if their numbers were spread over so few
+
+
+@torch.no_grad()
+def small_tables(embedding: nn.Module) -> None:
+    """The tables of very wide models begin smaller.
+
+    Their norm makes the input the same. But the output layer shares the tokens' table: the wider
+    it is, the larger are the first logits, which say nothing, and the less a row moves in one step
+    at the rates that wide models learn with. BERT-large stayed at the plateau (LOG.md).
+    """
+    for table in embedding.modules():
+        if isinstance(table, nn.Embedding) and table.embedding_dim > WIDE:
+            table.weight *= NARROW / table.embedding_dim
+
+
 FAST = 8  # pairs of fast waves among the positions; 5 and 16 did nearly as well
 FASTEST, SLOWEST = math.pi / 2, 0.05  # radians from one position to the next
 HEIGHT, SHARPNESS = 3.0, 2.0  # of the fast waves against the others; of the first look
