@@ -87,13 +87,17 @@ def test_deep_stacks_begin_as_shallow_ones() -> None:
     assert all((b - a).abs().max() > 0.01 for a, b in pairwise(flat[1:]))
 
 
-def test_very_wide_tables_begin_small_and_the_input_stays() -> None:
-    """A quarter as large at 1,024: smaller first logits, while the norm keeps what blocks get."""
+def test_very_wide_models_begin_as_narrow_ones_and_the_input_stays() -> None:
+    """At 1,024 tables are a quarter and matrices half as large as BERT's, while the norm keeps what
+    blocks get."""
     torch.manual_seed(0)
     sizes = {"vocabulary": 50, "layers": 1, "heads": 2, "hidden": 8, "positions": 6}
     wide, usual = (bert.build(bert.Config(width=n, **sizes)).eval() for n in (1024, 768))
     assert 0.0045 < float(wide.embedding.token.weight.detach().std()) < 0.0055
     assert 0.019 < float(usual.embedding.token.weight.detach().std()) < 0.021
+    for model, size in ((wide, 0.01), (usual, 0.02)):
+        matrix = model.stack.blocks[0].attention.part.out.weight.detach()
+        assert 0.97 * size < float(matrix.std()) < 1.03 * size
     batch = Batch(torch.tensor([1, 5, 3, 7]), Layout([4]))
     before = wide.embedding(batch)
     with torch.no_grad():

@@ -98,6 +98,7 @@ class Fast(Protocol):
 
 
 LOOKING = 2  # layers that begin by looking at their neighbours
+WIDE = 768  # wider models begin as if they were narrow
 DEEP = 6  # blocks; in deeper stacks the others begin by passing on what they get
 
 
@@ -117,7 +118,8 @@ class Encoder(Model):
         self.config, self.embedding, self.stack = config, embedding, stack
         initial.normal(self, config.initial_std)
         initial.waves(embedding.position, config.initial_std)
-        initial.small_tables(embedding)
+        if config.width > WIDE:
+            initial.as_if_narrow(embedding, stack, config.width)
         if embedding.position.embedding_dim == config.width:  # not where places are widened first
             initial.neighbours(embedding.position, _both_sided(stack)[:LOOKING])
         if len(stack.blocks) > DEEP:

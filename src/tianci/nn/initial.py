@@ -65,20 +65,24 @@ def waves(table: nn.Embedding, size: float) -> None:
     table.weight[:, 1::2] = size * torch.cos(angle[:, : width // 2])
 
 
-WIDE, NARROW = 768, 256  # wider tables begin as if their numbers were spread over so few
+NARROW = 256  # the width for which BERT's 0.02 is right
 
 
 @torch.no_grad()
-def small_tables(embedding: nn.Module) -> None:
-    """The tables of very wide models begin smaller.
+def as_if_narrow(embedding: nn.Module, stack: nn.Module, width: int) -> None:
+    """Makes first weights of a wide model smaller, so that it begins as a narrow one does.
 
-    Their norm makes the input the same. But the output layer shares the tokens' table: the wider
-    it is, the larger are the first logits, which say nothing, and the less a row moves in one step
-    at the rates that wide models learn with. BERT-large stayed at the plateau (LOG.md).
+    With the same numbers everywhere the parts of a wide model are loud: what a block adds is as
+    large as the stream, and drowns what came from the neighbours. The output layer shares the
+    tokens' table: the wider it is, the larger are the first logits, which say nothing, and the less
+    a row moves in one step at the rates that wide models learn with. BERT-large stayed at the
+    plateau (LOG.md). What the embedding gives is normalised, so it stays as it was.
     """
-    for table in embedding.modules():
-        if isinstance(table, nn.Embedding) and table.embedding_dim > WIDE:
-            table.weight *= NARROW / table.embedding_dim
+    for part in (*embedding.modules(), *stack.modules()):
+        if isinstance(part, nn.Embedding):
+            part.weight *= NARROW / part.embedding_dim
+        elif isinstance(part, nn.Linear):
+            part.weight *= (NARROW / width) ** 0.5
 
 
 FAST = 8  # pairs of fast waves among the positions; 5 and 16 did nearly as well
