@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from tianci import manifest
 from tianci.data.prepare import prepare
@@ -422,3 +423,21 @@ def test_the_python_function_takes_the_same_names(corpus: Path, tmp_path: Path) 
     assert record["settings"]["masked"] == {"rate": 0.3}
     with pytest.raises(UserError, match='unknown argument "step"; did you mean "steps"'):
         tianci.pretrain(corpus=corpus, step=2)
+
+
+def test_other_threads_are_told(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sums are added in another order then: the bits will differ, and nobody would know why."""
+    threads = torch.get_num_threads()
+    run(corpus, tmp_path / "run", steps=2, save_every=1)
+    capsys.readouterr()
+    try:
+        for now in (threads, threads + 1):
+            (tmp_path / "run" / "model.safetensors").unlink()  # as if killed just before the end
+            torch.set_num_threads(now)
+            pretrain({}, resume=str(tmp_path / "run"))
+            said = capsys.readouterr().err
+            assert (f"had {threads} threads before, now {now}" in said) == (now != threads)
+    finally:
+        torch.set_num_threads(threads)

@@ -92,6 +92,8 @@ class Session:
         self._remember(at)
         if not self.folder and self.world.first:
             self._tell(self._expected(at))
+        if other := self._other_threads():
+            self._tell(f"! {other}")
         self._say(
             "resume" if self.folder else "start",
             step=at.step,
@@ -101,6 +103,7 @@ class Session:
             bigram_entropy=self.monitor.bigram,
             parameters=self.model.parameter_count,
             precision=settings.precision,
+            threads=torch.get_num_threads(),
         )
         needed = state.bytes_needed(self.model, settings.keep)
         if short := shortage(self.run, needed, f"{settings.keep} checkpoints and a new one"):
@@ -181,6 +184,18 @@ class Session:
             self.monitor.seen |= {e["fault"] for e in kept if e["event"] == "finding"}
             if not any(e["event"] == "save" and e["step"] == at.step for e in kept):
                 self._say("save", step=at.step)  # killed between saving and saying so
+
+    def _other_threads(self) -> str | None:
+        """A sentence, where the sitting before had another number of threads."""
+        kept = self.journal.kept if self.journal and self.folder else []
+        before = [entry["threads"] for entry in kept if "threads" in entry]
+        now = torch.get_num_threads()
+        if not before or before[-1] == now:
+            return None
+        return (
+            f"this run had {before[-1]} threads before, now {now}: it goes on, but to slightly "
+            f"other numbers than an undisturbed run; for the same bits give --threads {before[-1]}"
+        )
 
     def _on_step(self, step: Step) -> None:
         self.window.append(step)
