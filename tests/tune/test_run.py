@@ -20,7 +20,7 @@ from tianci.errors import UserError
 from tianci.goals.tasks import make_task
 from tianci.manifest import checksum
 from tianci.train import probe
-from tianci.tune import run
+from tianci.tune import run, trial
 from tianci.tune.run import split_rows
 from tianci.tune.settings import Finetune
 
@@ -31,6 +31,14 @@ SMALL_ADAPTERS = {"strategy": "adapters", "adapter_size": 4}
 def tune(base: Path, reviews: dict[str, Path], out: Path, **more):
     names = {"model": base, "train": reviews["train"], "dev": reviews["dev"], "out": out, **FAST}
     return tianci.finetune("classify", **{**names, **more})
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_many_dev_rows_have_a_bar(base, reviews, tmp_path, monkeypatch, capsys, quiet) -> None:
+    """Long passages take minutes after the training's own bar has gone."""
+    monkeypatch.setattr(trial, "PATIENT", 0.0)
+    tune(base, reviews, tmp_path / "out", epochs=1, quiet=quiet)
+    assert ("dev:   0%|" in capsys.readouterr().err) == (not quiet)
 
 
 def test_a_word_decides_and_is_learned(base, reviews, tmp_path) -> None:

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from tianci import __version__, checkpoint, manifest
 from tianci.checkpoint import Checkpoint
 from tianci.errors import unknown
@@ -34,6 +36,7 @@ from tianci.tune.work import Diverged, Interrupted, Result, Work, tell
 METRIC_EPSILON = 1e-9
 SOME_ROWS = 16  # enough to see which scores there are
 GPU_TOKENS = 8192  # of one forward pass
+PATIENT = 2.0  # seconds after which dev rows get a bar of their own
 
 
 def run_trial(work: Work, lr: float, seed: int, folder: Path) -> Result:
@@ -229,7 +232,10 @@ class _Trial:
 
     def _judge(self, at: state.State) -> None:
         self.evaluated = at.step
-        answers = answer_examples(self.seen, self.task, self.dev_examples, self.work.world.device)
+        silent = self.work.quiet or not self.work.world.first
+        many, device = len(self.dev_examples), self.work.world.device
+        with tqdm(total=many, desc="dev", delay=PATIENT, leave=False, disable=silent) as bar:
+            answers = answer_examples(self.seen, self.task, self.dev_examples, device, bar.update)
         joined = self.task.join(self.dev_examples, answers)
         decision = self.task.decide(self.work.dev, joined)
         scores = self.task.score(self.work.dev, joined, decision)
