@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tianci.batch import Batch, Layout
 from tianci.errors import UserError, shorten
-from tianci.nn import initial
+from tianci.nn import few_shapes, initial
 from tianci.nn.activations import activation
 from tianci.nn.attention import SelfAttention
 from tianci.nn.embedding import PlaceEmbedding
@@ -132,8 +132,15 @@ class Encoder(Model):
 
     def run_modules(self, batch: Batch) -> States:
         """The states of all layers by our own modules, whatever the engine."""
-        layers = self.stack(self.embedding(batch), batch.layout, batch.asked)
-        return States(layers, batch.layout)
+        x, layout, asked = self.embedding(batch), batch.layout, batch.asked
+        if not (few_shapes.in_bf16(x) and few_shapes.plain(layout)):
+            return States(self.stack(x, layout, asked), layout)
+        count = len(x)
+        if asked is not None:  # the first row behind the tokens, as often as it takes
+            more = few_shapes.rounded(len(asked)) - len(asked)
+            asked = torch.cat([asked, asked.new_full((more,), count)])
+        layers = self.stack(few_shapes.filled(x, least=1), layout, asked)
+        return States([layer[:count] for layer in layers], layout)
 
     def depth(self) -> list[nn.Module]:
         return [self.embedding, *self.stack.blocks]

@@ -18,9 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tianci.batch import Group, Layout
-from tianci.nn.buckets import Bucket
+from tianci.nn.buckets import STEP, Bucket
 from tianci.nn.dropout import dropout
 from tianci.nn.dropped_attention import DroppedAttention, Queries, looking, written_out
+from tianci.nn.few_shapes import longer
 from tianci.nn.patterns import Full, Pattern
 
 
@@ -33,21 +34,26 @@ def possible(x: Tensor, layout: Layout, pattern: Pattern) -> bool:
 def attend_asked(
     x: Tensor, qkv: nn.Linear, heads: int, layout: Layout, asked: Tensor, rate: float
 ) -> Tensor:
-    """(T, W) -> (A, W): what attention brings to the tokens that ask, in their order."""
+    """(T, W) -> (A, W): what attention brings to the tokens that ask, in their order.
+
+    Behind both there may be rows that mean nothing (few_shapes.py); they come back as zeros.
+    """
     width = x.shape[1]
     size = width // heads
     query = F.linear(x[asked], qkv.weight[:width], qkv.bias[:width]).view(-1, heads, size)
-    if not len(asked):  # a piece of a batch in which nothing is hidden
+    rows, real = len(asked), asked[asked < layout.tokens]
+    if not len(real):  # a piece of a batch in which nothing is hidden
         return query.flatten(1)
-    owner = layout.sequence[asked]
-    if len(asked) == len(layout) and torch.equal(owner, torch.arange(len(layout))):
-        return _single(x, query, qkv, layout, rate).flatten(1)
+    query, owner = query[: len(real)], layout.sequence[real]
+    if len(real) == len(layout) and torch.equal(owner, torch.arange(len(layout))):
+        alone = _single(x[: layout.tokens], query, qkv, layout, rate)
+        return longer(alone.flatten(1), rows)
     pairs = F.linear(x, qkv.weight[width:], qkv.bias[width:]).view(-1, 2, heads, size)
     key, value = pairs.unbind(1)
     groups = looking(query, layout) if written_out(query, rate) else layout.groups
     queries, fill, place = spread(owner.numpy(), groups)
     mixed = _several(query[torch.from_numpy(fill)], key, value, queries, layout, rate)
-    return mixed[torch.from_numpy(place)].flatten(1)
+    return longer(mixed[torch.from_numpy(place)].flatten(1), rows)
 
 
 Ids = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -63,7 +69,7 @@ def spread(owner: Ids, groups: Sequence[Group | Bucket]) -> tuple[Queries, Ids, 
     for group in groups:
         most = max(1, int(counts[row : row + group.rows].max()))
         if isinstance(group, Bucket):
-            most = -(-most // 8) * 8  # few different shapes
+            most = -(-most // STEP) * STEP  # few different shapes
         found.append(Group(start, group.rows, most))
         start, row = start + found[-1].tokens, row + group.rows
     begins = np.concatenate([g.start + g.length * np.arange(g.rows) for g in found])
@@ -92,6 +98,7 @@ def _several(
     outputs: list[Tensor] = []
     queries = torch.split(query, [group.tokens for group in asking.groups])
     sizes = [group.tokens for group in layout.groups]
+    key, value = key[: layout.tokens], value[: layout.tokens]
     for asks, looks, q, k, v in zip(
         asking.groups, layout.groups, queries, torch.split(key, sizes), torch.split(value, sizes),
         strict=True,

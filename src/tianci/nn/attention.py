@@ -59,6 +59,8 @@ def _attend_groups(
     """
     outputs: list[Tensor] = []
     sizes = [group.tokens for group in layout.groups]
+    behind = value[layout.tokens :]  # rows that mean nothing
+    query, key, value = (x[: layout.tokens] for x in (query, key, value))
     for group, q, k, v in zip(
         layout.groups, *(torch.split(x, sizes) for x in (query, key, value)), strict=True
     ):
@@ -70,6 +72,8 @@ def _attend_groups(
             q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal
         )
         outputs.append(mixed.transpose(1, 2).reshape(group.tokens, *query.shape[1:]))
+    if len(behind):
+        outputs.append(behind)
     return torch.cat(outputs) if outputs else query
 
 

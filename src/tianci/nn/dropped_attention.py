@@ -97,6 +97,7 @@ class DroppedAttention(torch.autograd.Function):
             kept = zeroed(weights, next(dice).view(weights.shape), rate) if rate else weights
             _put(mixed, asks, _product(kept, v, 1 / (1 - rate)))
             saved += (q, k, v, weights, kept)
+        mixed[sum(piece.tokens for piece, _ in pieces) :] = 0.0  # rows that mean nothing
         ctx.save_for_backward(*saved)
         ctx.pieces, ctx.rate, ctx.shape = pieces, rate, key.shape
         return mixed
@@ -123,6 +124,9 @@ class DroppedAttention(torch.autograd.Function):
             dscores = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)
             _put(dquery, asks, _product(dscores, k, scale))
             _put(dkey, looks, _product(dscores.mT, q, scale))
+        dquery[sum(asks.tokens for asks, _ in ctx.pieces) :] = 0.0
+        for unread in (dkey, dvalue):
+            unread[sum(looks.tokens for _, looks in ctx.pieces) :] = 0.0
         return dquery, dkey, dvalue, None, None, None, None
 
 

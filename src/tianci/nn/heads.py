@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tianci.nn.activations import Activation
 from tianci.nn.dropout import dropout
+from tianci.nn.few_shapes import filled, in_bf16
 from tianci.nn.vocabulary_loss import vocabulary_loss
 
 
@@ -43,6 +44,8 @@ class VocabularyHead(nn.Module):
 
     def loss(self, x: Tensor, table: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
         """(summed cross entropy, number of right answers) without ever holding all logits."""
+        if in_bf16(x):
+            x = filled(x)
         return vocabulary_loss(self.transform(x), table, self.bias, answers)
 
 

@@ -44,7 +44,10 @@ class Stack(nn.Module):
         return list(self.blocks)
 
     def forward(self, x: Tensor, layout: Layout, asked: Tensor | None = None) -> list[Tensor]:
-        """All layers; the last one is not a number where it was not asked for."""
+        """All layers; the last one is not a number where it was not asked for.
+
+        There may be rows behind the tokens of the layout, which mean nothing (few_shapes.py).
+        """
         blocks, layers = self.order(), [x]
         for i, block in enumerate(blocks):
             if asked is not None and i == len(blocks) - 1 and isinstance(block, Block):

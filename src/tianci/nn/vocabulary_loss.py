@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tianci.nn.few_shapes import longer
+
 CHUNK = 4_000_000  # numbers in one piece of logits; smaller pieces make the products slow
 
 
@@ -38,7 +40,7 @@ class _Fused(torch.autograd.Function):
         dbias = torch.zeros_like(bias) if wanted else None
         for start in range(0, len(x), rows):
             part, answer = x[start : start + rows], answers[start : start + rows, None]
-            logits = _logits(part, entries, bias)
+            logits = _logits(part, entries, bias)[: len(answer)]
             best = logits.max(-1, keepdim=True)
             hits += torch.eq(best.indices, answer).sum()
             right = logits.gather(1, answer)
@@ -51,7 +53,8 @@ class _Fused(torch.autograd.Function):
                 logits /= mass
                 logits.scatter_add_(1, answer, -torch.ones_like(right))
                 dbias += logits.sum(0)
-                errors = logits.to(product)
+                # no error where there is no answer
+                errors = longer(logits.to(product), len(part))
                 torch.mm(errors, entries, out=dx[start : start + rows])
                 if cast:  # each piece is rounded, their sum is not
                     dtable += errors.t() @ part
@@ -80,6 +83,6 @@ def vocabulary_loss(
     x: Tensor, table: Tensor, bias: Tensor, answers: Tensor
 ) -> tuple[Tensor, Tensor]:
     """(summed cross entropy of x @ table' + bias, number of answers that have the highest
-    logit)."""
+    logit); rows of x behind the answers are not judged (few_shapes.py)."""
     total, hits = _Fused.apply(x, table, bias, answers)  # type: ignore[no-untyped-call]
     return total, hits

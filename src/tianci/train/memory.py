@@ -33,4 +33,4 @@ def keep_few_kernels() -> None:
     that it keeps grew to 2.5 GB for a model of 5 million parameters. With 256 a step is as fast
     (LOG.md).
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512")
