@@ -12,6 +12,7 @@ out with a line that says so; see inference_peers.py for what they need.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,10 +36,14 @@ def field(model: str, kind: str, int8: bool) -> list[Contestant]:
 
     export = ("onnxruntime", "onnxscript")
     if int8:
-        peer("OpenVINO PTQ int8", "openvino", "openvino", "nncf", *export, int8=True)
+        small = ("openvino", "nncf", *export)
+        peer("OpenVINO PTQ int8", "openvino", *small, int8="ptq")
+        peer("OpenVINO dynamic int8", "openvino", *small, int8="dynamic")
+        peer("onnxruntime dynamic int8", "onnxruntime", *export, int8=True)
         if kind == "ragged":
-            peer("OpenVINO PTQ int8, sorted", "openvino", "openvino", "nncf", *export,
-                 int8=True, kind="sorted")  # fmt: skip
+            for how in ("PTQ", "dynamic"):
+                peer(f"OpenVINO {how} int8, sorted", "openvino", *small,
+                     int8=how.lower(), kind="sorted")  # fmt: skip
     else:
         peer("transformers (sdpa)", "transformers", "transformers")
         peer("onnxruntime", "onnxruntime", *export)
@@ -55,7 +60,14 @@ def quality() -> None:
     """Prints how near int8 vectors are to float32 ones."""
     import torch
     import torch.nn.functional as F
-    from inference_peers import minilm_folder, openvino_request, padded, texts, threads
+    from inference_peers import (
+        minilm_folder,
+        onnx_session,
+        openvino_request,
+        padded,
+        texts,
+        threads,
+    )  # fmt: skip
 
     from tianci.serve.predictor import load
 
@@ -75,13 +87,19 @@ def quality() -> None:
         if find_spec(module):
             small = load(minilm_folder(), engine=engine, int8=True)
             tell(f"tianci, {engine} int8", torch.from_numpy(small.embed(some)))
-    if find_spec("openvino") and find_spec("nncf") and find_spec("onnxscript"):
-        request = openvino_request("minilm", int8=True)
-        found = []
-        for ids in exact.tokenizer.ids(some, limit=256):
-            states = request.infer(padded([ids]))[0][0]
-            found.append(F.normalize(torch.from_numpy(states.mean(0)), dim=0))
-        tell("OpenVINO PTQ int8", torch.stack(found))
+    if not all(map(find_spec, ("openvino", "nncf", "onnxruntime", "onnxscript"))):
+        return
+    told = [padded([ids]) for ids in exact.tokenizer.ids(some, limit=256)]
+
+    def theirs(states: Callable[[Any], Any]) -> torch.Tensor:
+        means = [torch.from_numpy(states(one)[0].mean(0)) for one in told]
+        return F.normalize(torch.stack(means), dim=1)
+
+    for how in ("PTQ", "dynamic"):
+        request = openvino_request("minilm", how.lower())
+        tell(f"OpenVINO {how} int8", theirs(lambda one, run=request: run.infer(one)[0]))
+    session = onnx_session("minilm", int8=True)
+    tell("onnxruntime dynamic int8", theirs(lambda one: session.run(None, one)[0]))
 
 
 def main() -> None:

@@ -1,9 +1,11 @@
 """Contestants of inference.py: each function returns (call, real tokens) for the arena.
 
 Peers are set up as their documentation says for a CPU: transformers with sdpa; onnxruntime on a
-graph fused by its own optimiser; OpenVINO with the latency hint, from the same export; int8 of
-OpenVINO by nncf (post-training quantization of a transformer, calibrated on the benchmark's own
-lengths). For the last three: the extra `bench` (`make bench` installs it; torch stays as it is).
+graph fused by its own optimiser; OpenVINO with the latency hint, from the same export. int8 of
+OpenVINO by nncf, in both of its ways: post-training quantization of a transformer ("PTQ", static
+scales, calibrated on the benchmark's own lengths), and weights in int8 whose inputs are quantised
+while it runs ("dynamic"); of onnxruntime its dynamic quantization of the fused graph. For all of
+these: the extra `bench` (`make bench` installs it; torch stays as it is).
 """
 
 from __future__ import annotations
@@ -136,20 +138,30 @@ def exported(model: str, fused: bool = False) -> str:
     return str(file)
 
 
-def onnxruntime(model: str, kind: str) -> tuple[Call, int]:
-    import onnxruntime as runtime
-
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads()
-    session = runtime.InferenceSession(
-        exported(model, fused=True), options, providers=["CPUExecutionProvider"]
-    )
-    data = batches(kind)
+def onnxruntime(model: str, kind: str, int8: bool = False) -> tuple[Call, int]:
+    data, session = batches(kind), onnx_session(model, int8)
     given = [padded(one) for one in data]
     return lambda: [session.run(None, one) for one in given], tokens(data)
 
 
-def openvino(model: str, kind: str, int8: bool = False) -> tuple[Call, int]:
+def onnx_session(model: str, int8: bool = False) -> Any:
+    import onnxruntime as runtime
+
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads()
+    file = KEPT / f"{model}-fused-int8.onnx"
+    if int8 and not file.exists():
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        # its recipe for BERT, with a scale for each output: one for all keeps less
+        quantize_dynamic(
+            exported(model, fused=True), file, per_channel=True, weight_type=QuantType.QInt8
+        )
+    name = str(file) if int8 else exported(model, fused=True)
+    return runtime.InferenceSession(name, options, providers=["CPUExecutionProvider"])
+
+
+def openvino(model: str, kind: str, int8: str = "") -> tuple[Call, int]:
     data = batches(kind)
     request = openvino_request(model, int8)
     given = [padded(one) for one in data]
@@ -161,15 +173,18 @@ def openvino(model: str, kind: str, int8: bool = False) -> tuple[Call, int]:
     return call, tokens(data)
 
 
-def openvino_request(model: str, int8: bool) -> Any:
+def openvino_request(model: str, int8: str = "") -> Any:
+    """`int8`: "" for none, else "ptq" or "dynamic"."""
     import openvino as ov
 
-    settings = {
+    settings: dict[str, Any] = {
         "INFERENCE_NUM_THREADS": threads(),
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    file = KEPT / f"{model}-int8.xml"
+    if int8 == "dynamic":
+        settings["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 128  # 0, none, is usual beside f32
+    file = KEPT / f"{model}-{int8}.xml"
     if not int8:
         net = ov.convert_model(exported(model))
     elif file.exists():
@@ -177,11 +192,15 @@ def openvino_request(model: str, int8: bool) -> Any:
     else:
         import nncf
 
-        some = [padded([row]) for batch in batches("ragged", 2) for row in batch]
-        net = nncf.quantize(
-            ov.convert_model(exported(model)), nncf.Dataset(some),
-            model_type=nncf.ModelType.TRANSFORMER, subset_size=len(some),
-        )  # fmt: skip
+        net = ov.convert_model(exported(model))
+        if int8 == "dynamic":
+            net = nncf.compress_weights(net, mode=nncf.CompressWeightsMode.INT8_SYM)
+        else:
+            some = [padded([row]) for batch in batches("ragged", 2) for row in batch]
+            net = nncf.quantize(
+                net, nncf.Dataset(some), model_type=nncf.ModelType.TRANSFORMER,
+                subset_size=len(some),
+            )  # fmt: skip
         ov.save_model(net, file, compress_to_fp16=False)
     return ov.Core().compile_model(net, "CPU", settings).create_infer_request()
 

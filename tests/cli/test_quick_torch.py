@@ -8,13 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+import tianci
 from tests.goals import tiny
 from tests.matrix.families import SIZES
 from tests.models.family import language_head
 from tianci import checkpoint, cli
+from tianci.engine import NEEDS
 from tianci.models import family
 
 # runs commands one after the other in a fresh process, then tells which modules came with them
@@ -83,6 +86,26 @@ def test_the_same_answers_from_a_lighter_process(
     assert answers == capsys.readouterr().out.splitlines()
     assert works == "True"
     assert not set(HEAVY) & set(json.loads(modules))
+
+
+@pytest.mark.parametrize("engine", ["auto", "openvino", "onnx"])
+def test_engines_in_a_lighter_process(
+    calls: list[list[str]], engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are tried before they are used, which must not need what was left out."""
+    for module in NEEDS.get(engine, ()):
+        pytest.importorskip(module)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    embed = next(call for call in calls if call[0] == "embed")[:-3]
+    wanted = tianci.load(embed[1]).embed(Path(embed[2]).read_text(encoding="utf-8").splitlines())
+    for number, more in enumerate(([], ["--int8"])):
+        out = str(tmp_path / f"{number}.npy")
+        run = [*embed, "--out", out, "--engine", engine, *more]
+        child = subprocess.run(
+            [sys.executable, "-m", "tianci", *run], capture_output=True, text=True, timeout=120
+        )
+        assert child.returncode == 0, child.stderr[-2000:]
+        np.testing.assert_allclose(np.load(out), wanted, atol=0.1 if more else 1e-5)
 
 
 def test_mapped_weights_are_the_same_and_the_file_cannot_be_written_through_them(

@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from tianci.batch import Batch
@@ -165,8 +166,8 @@ def _two_blocks(sizes: Sizes) -> Encoder:
 
 
 def _batch(lengths: Sequence[int]) -> Batch:
-    dice = torch.Generator().manual_seed(0)
-    return Batch.of([torch.randint(0, 1000, (n,), generator=dice).tolist() for n in lengths])
+    dice = np.random.default_rng(0)
+    return Batch.of([dice.integers(0, 1000, n).tolist() for n in lengths])
 
 
 def _difference(engine: Engine, batch: Batch) -> str:

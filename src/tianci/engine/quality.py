@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -84,9 +85,9 @@ def kept(engine: Engine, rows: Sequence[tuple[list[int], list[int]]]) -> dict[st
 
 def probe_batch(vocabulary: int, positions: int, count: int = 12, seed: int = 0) -> Batch:
     """Random tokens in sequences of very different lengths."""
-    dice = torch.Generator().manual_seed(seed)
+    dice = np.random.default_rng(seed)  # torch's would need all of torch (cli/quick_torch.py)
     lengths = [min(positions, n) for n in (1, 2, 5, 9, 16, 17, 23, 31, 40, 64, 77, 130)[:count]]
-    return Batch.of([torch.randint(0, vocabulary, (n,), generator=dice).tolist() for n in lengths])
+    return Batch.of([dice.integers(0, vocabulary, n).tolist() for n in lengths])
 
 
 def _vectors(last: Tensor, batch: Batch) -> Tensor:
