@@ -1,11 +1,13 @@
-"""From the start of a command to its first answer: `tianci predict` beside transformers' pipeline.
+"""From the start of a command to its first answer: tianci beside transformers' pipeline.
 
     python benchmarks/start.py [--rounds 5] [--preset mini] [--short]
 
-Both read the same directory (a fresh classifier of that size) and answer one text, each time in a
-new process; they take turns with a plain import of torch. Reported: medians of the seconds on the
-clock until the answer is there and until the process has ended, and of the processor; ratios are
-those of the first.
+All read the same directory (a fresh classifier of that size) and answer one text, each time in a
+new process: `tianci predict`, also with other engines (which are compared with torch before they
+answer, so they start later); the exported bundle in onnxruntime as docs/exporting.md shows it,
+without torch and tianci; the pipeline. They take turns with a plain import of torch. Reported:
+medians of the seconds on the clock until the answer is there and until the process has ended, and
+of the processor; ratios are those of the first.
 """
 
 from __future__ import annotations
@@ -27,6 +29,23 @@ PIPELINE = """
 import sys
 from transformers import pipeline
 print(pipeline("text-classification", model=sys.argv[1])("The room was clean.")[0])
+"""
+BUNDLE = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import onnxruntime
+import tokenizers
+place = Path(sys.argv[1])
+about = json.loads((place / "export.json").read_text())
+tokenizer = tokenizers.Tokenizer.from_file(str(place / "tokenizer.json"))
+tokenizer.enable_truncation(about["limit"])
+session = onnxruntime.InferenceSession(place / "model.onnx")
+rows = tokenizer.encode_batch(["The room was clean."])
+fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+inputs = {name: np.array([getattr(r, fields[name]) for r in rows]) for name in about["inputs"]}
+scores = np.exp(session.run(["logits"], inputs)[0] / (about["temperature"] or 1))
+print([dict(zip(about["labels"], (row / row.sum()).tolist())) for row in scores], flush=True)
 """
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "room", "was", "clean", "."]
 
@@ -77,9 +96,14 @@ def main() -> None:
         folder = Path(name)
         make(folder, chosen.preset)
         model = str(folder / "model")
-        run = [sys.executable, "-m", "tianci"]
+        run, bundle = [sys.executable, "-m", "tianci"], str(folder / "bundle")
+        subprocess.run([*run, "export", model, "--onnx", "--out", bundle, "-q"], check=True)
+        predict = [*run, "predict", model, str(folder / "text.txt")]
         commands = {
-            "tianci predict": [*run, "predict", model, str(folder / "text.txt")],
+            "tianci predict": predict,
+            "tianci predict --engine openvino": [*predict, "--engine", "openvino"],
+            "tianci predict --engine onnx": [*predict, "--engine", "onnx"],
+            "tianci's bundle in onnxruntime": [sys.executable, "-c", BUNDLE, bundle],
             "python -c 'import torch' (the floor)": [
                 sys.executable, "-c", "import torch; print(1, flush=True)"],
             "transformers pipeline": [sys.executable, "-c", PIPELINE, model],
