@@ -69,8 +69,8 @@ wheel: $(VENV)/.dev  ## build the wheel, install it into an empty environment, u
 bench: $(VENV)/.bench  ## benchmarks beside the peers, short: minutes, only to look (ONLY="start serve": these)
 	$(BIN)/python benchmarks/all.py --short $(ONLY)
 
-bench-full: $(VENV)/.bench  ## all tables with full rounds, kept in benchmarks/results/; an hour and more, on a quiet machine
-	$(BIN)/python benchmarks/all.py $(ONLY)
+bench-full: $(VENV)/.bench  ## all tables, kept in benchmarks/results/; an hour and more, on a quiet machine (ROUNDS=3: fewer)
+	$(BIN)/python benchmarks/all.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(ONLY)
 
 # the long versions of the tests in CI; all run, also behind one that fails
 soak: $(VENV)/.dev  ## hours of faults, bad files, load and abuse; each script prints its table

@@ -8,6 +8,7 @@ from tests.parity.family import loud
 from tianci.batch import Batch
 from tianci.models import bert
 from tianci.nn import few_shapes
+from tianci.nn import vocabulary_loss as loss_module
 from tianci.nn.vocabulary_loss import vocabulary_loss
 
 TINY = bert.Config(vocabulary=90, width=32, layers=3, heads=2, hidden=64, positions=64)
@@ -89,7 +90,11 @@ def test_float32_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("cast", [False, True])
-def test_rows_behind_the_answers_are_not_judged(cast: bool) -> None:
+@pytest.mark.parametrize("rows", [16, 1000])  # of a piece: the last one may have no answer at all
+def test_rows_behind_the_answers_are_not_judged(
+    cast: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_module, "CHUNK", 50 * rows)
     torch.manual_seed(0)
     table, bias, answers = torch.randn(50, 8), torch.randn(50), torch.randint(0, 50, (21,))
 
@@ -103,5 +108,7 @@ def test_rows_behind_the_answers_are_not_judged(cast: bool) -> None:
         assert x.grad is not None and entries.grad is not None and offset.grad is not None
         return [total.detach(), hits, x.grad, entries.grad, offset.grad]
 
-    for one, other in zip(judged(11), judged(0), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    alone = judged(0)
+    for behind in (11, 27):
+        for one, other in zip(judged(behind), alone, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
