@@ -1,7 +1,7 @@
 """Few different numbers of rows for products in bf16.
 
 The library behind them makes a kernel for each shape it meets (half a millisecond, on one thread),
-and packed text brings another number of tokens in every batch: a quarter of a step of BERT-mini
+and packed text brings another number of tokens in every batch: a tenth of a step of BERT-mini
 was kernels. So some rows that nobody reads stand behind the tokens. What is asked for does not
 change, and no gradient comes from them.
 """
