@@ -44,6 +44,7 @@ def test_rounded() -> None:
 FIRST = torch.zeros(0, dtype=torch.int64)
 
 
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("asked", ["some", "all", "first", "none"])
 @pytest.mark.parametrize("frozen", [False, True])
 def test_the_same_answers_and_gradients(
@@ -70,6 +71,7 @@ def test_the_same_answers_and_gradients(
             torch.testing.assert_close(one, other, rtol=0, atol=0.02 * scale)
 
 
+@pytest.mark.usefixtures("bf16")
 def test_few_numbers_of_rows() -> None:
     model, seen = bert.build(TINY).train(), set()
     for part in model.modules():
@@ -89,6 +91,7 @@ def test_float32_is_left_alone() -> None:
     assert seen == {given.layout.tokens}
 
 
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("cast", [False, True])
 @pytest.mark.parametrize("rows", [16, 1000])  # of a piece: the last one may have no answer at all
 def test_rows_behind_the_answers_are_not_judged(
