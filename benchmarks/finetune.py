@@ -57,7 +57,7 @@ def ours(size: str, count: int, bf16: bool = False) -> tuple[Any, int]:
     from tianci.goals.base import Joint
     from tianci.train.examples import Position
     from tianci.train.loop import Loop
-    from tianci.train.memory import keep_freed_memory
+    from tianci.train.memory import keep_few_kernels, keep_freed_memory
     from tianci.train.parallel import World
     from tianci.train.settings import Train
     from tianci.train.state import State
@@ -67,6 +67,7 @@ def ours(size: str, count: int, bf16: bool = False) -> tuple[Any, int]:
     from tianci.tune.start import give_head
 
     keep_freed_memory()
+    keep_few_kernels()
     task, tokenizer, examples = material(size, count)
     settings = Finetune()
     model = checkpoint.create("bert", sizes(size, len(tokenizer)), ())

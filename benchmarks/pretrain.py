@@ -75,10 +75,11 @@ def ours(size: str, kind: str, dropout: float = 0.1, bf16: bool = False) -> tupl
     from tianci import checkpoint
     from tianci.train import optimizer
     from tianci.train.loop import Learner, autocast
-    from tianci.train.memory import keep_freed_memory
+    from tianci.train.memory import keep_few_kernels, keep_freed_memory
     from tianci.train.settings import Train
 
     keep_freed_memory()
+    keep_few_kernels()
     tokenizer, examples, pool, parts = material(kind)
     goal = examples.recipe.goal
     model = checkpoint.create("bert", sizes(size, len(tokenizer), dropout), goal.heads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tianci.train import optimizer
+from tianci.train import memory, optimizer
 
 
 def parameters() -> list[nn.Parameter]:
@@ -81,3 +82,13 @@ adam.zero_grad()
 sys.exit("torch._dynamo" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_training_keeps_few_kernels_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    monkeypatch.delenv(name, raising=False)
+    memory.keep_few_kernels()
+    assert os.environ[name] == "256"
+    monkeypatch.setenv(name, "7")
+    memory.keep_few_kernels()
+    assert os.environ[name] == "7"

@@ -17,7 +17,7 @@ from tianci.errors import UserError
 from tianci.goals.objectives import objective_names, parse
 from tianci.goals.objectives.segments import Pairing
 from tianci.train import first_model, parallel, record, state
-from tianci.train.memory import keep_freed_memory
+from tianci.train.memory import keep_few_kernels, keep_freed_memory
 from tianci.train.presets import Pace, pace
 from tianci.train.session import Session
 from tianci.train.settings import Pretrain, Train
@@ -91,6 +91,7 @@ def _session(
     if goal.find(Pairing) and model.model.config.segments < 2:
         raise UserError(f"the model knows one segment, but {goal.name} needs two; use masked alone")
     keep_freed_memory()
+    keep_few_kernels()
     settings = _filled(settings, usual)
     return Session(
         run,

@@ -30,7 +30,7 @@ from tianci.settings import as_table, build, convert
 from tianci.text.tokenizer import Tokenizer
 from tianci.train import journal, parallel, probe
 from tianci.train import record as run_record
-from tianci.train.memory import keep_freed_memory
+from tianci.train.memory import keep_few_kernels, keep_freed_memory
 from tianci.train.place import publish
 from tianci.tune.choose import Chosen, choose_trial
 from tianci.tune.settings import Finetune
@@ -263,6 +263,7 @@ def _work(
     quiet: bool,
 ) -> Work:
     keep_freed_memory()
+    keep_few_kernels()
     bf16 = settings.precision == "bf16"
     world = parallel.join()
     return Work(settings, task, rows["train"], rows["dev"], limit, quiet, bf16, world, tokenizer)
